@@ -80,11 +80,11 @@ def test_clicks_and_dwell_follow_the_model() -> None:
     assert found == [clicks(one, ["x.y", "m.wanted", "m.other"]) for one in people]
     model = CLICKS.__class__(CLICKS.click, CLICKS.stop, grades={"m.wanted": 2, "m.other": 1})
     chances = model.distribution(["x.y", "m.wanted", "m.other"])
-    seen = Counter(tuple(click.rank for click in one) for one in found)
+    seen = Counter(tuple(rank for rank, _ in one) for one in found)
     assert set(seen) <= set(chances)
     for pattern, probability in chances.items():
         assert is_likely(seen[pattern], len(people), float(probability))
-    dwells = [click.dwell for one in found for click in one if click.rank == 2]
+    dwells = [dwell for one in found for rank, dwell in one if rank == 2]
     assert is_likely(sum(dwell > SECONDS[2] for dwell in dwells), len(dwells), 0.5)
     assert median(dwells) > SECONDS[1] > 0
 
@@ -116,8 +116,8 @@ def test_three_hundred_people_find_the_better_ranker(tmp_path: Path) -> None:
             rankings, _ = library().answers(search.query, (CONTROL, CANDIDATE))
             shown = interleaf.interleave(rankings, k=10, key=("demo", 1, search.unit, search.query))
             name = log.impression(shown, unit=search.unit, query=search.query)
-            for click in clicks(search, [str(one) for one in shown.documents]):
-                log.event(name, rank=click.rank, dwell=click.dwell)
+            for rank, dwell in clicks(search, [str(one) for one in shown.documents]):
+                log.event(name, rank=rank, dwell=dwell)
     report = interleaf.analyze(tmp_path, control=CONTROL, planned_units=300)
     assert report.verdict.winner == CANDIDATE
     assert report.verdict.trusted

@@ -10,12 +10,13 @@ import re
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -177,7 +178,7 @@ class Client:
             return
         self._is_closed = True
         self._delivery.close(5 * self._timeout)
-        self._connections.end()
+        self._connections.close(for_good=True)
         if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
             log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
 
@@ -345,6 +346,24 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
+def _threaded(
+    method: Callable[Concatenate[Client, _P], _R],
+) -> Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _R]]:
+    """A method of `Client` as a coroutine, which runs it in a thread."""
+
+    @wraps(method)
+    async def run(self: AsyncClient, /, *arguments: _P.args, **options: _P.kwargs) -> _R:
+        began = time.monotonic()
+
+        def call() -> _R:
+            BEGAN.set(began)
+            return method(self._client, *arguments, **options)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    return run
+
+
 class AsyncClient:
     """`Client` with coroutines: the same arguments, and `threads`, the maximum number of concurrent requests."""
 
@@ -352,29 +371,16 @@ class AsyncClient:
         self._client = Client(url, key, **options)
         self._threads = ThreadPoolExecutor(threads, "interleaf-client")
 
-    async def interleave(self, experiment: str, rankings: Rankings, **request: Any) -> Answer:
-        """The list to show; as `Client.interleave`."""
-        return await self._run(self._client.interleave, experiment, rankings, **request)
-
-    async def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
-        """Report a click; as `Client.click`."""
-        return await self._run(self._client.click, impression, rank, dwell)
-
-    async def events(self, events: Iterable[Mapping[str, Any]]) -> EventCounts:
-        """Report events; as `Client.events`."""
-        return await self._run(self._client.events, events)
-
-    async def call(self, method: str, path: str, body: Any = None, *, timeout: float = 60.0) -> dict[str, Any]:
-        """Any other call of the service; as `Client.call`."""
-        return await self._run(self._client.call, method, path, body, timeout=timeout)
-
-    async def status(self) -> Status:
-        """Whether the service is away, and what waits for it."""
-        return await self._run(self._client.status)
+    interleave = _threaded(Client.interleave)
+    click = _threaded(Client.click)
+    events = _threaded(Client.events)
+    call = _threaded(Client.call)
+    status = _threaded(Client.status)
+    _close = _threaded(Client.close)
 
     async def close(self) -> None:
         """As `Client.close`."""
-        await self._run(self._client.close)
+        await self._close()
         self._threads.shutdown()
 
     async def __aenter__(self) -> Self:
@@ -382,12 +388,3 @@ class AsyncClient:
 
     async def __aexit__(self, *problem: object) -> None:
         await self.close()
-
-    async def _run(self, function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
-        began = time.monotonic()
-
-        def run() -> _R:
-            BEGAN.set(began)
-            return function(*arguments, **options)
-
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run)

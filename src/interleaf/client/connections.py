@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from http.client import CannotSendRequest, HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -92,14 +93,12 @@ class _TimedReader(io.RawIOBase):
 
 def _connected(address: tuple[Any, ...], seconds: float) -> socket.socket:
     family, kind, protocol, _, place = address
-    sock = socket.socket(family, kind, protocol)
-    try:
+    with ExitStack() as stack:
+        sock = stack.enter_context(socket.socket(family, kind, protocol))
         sock.settimeout(seconds)
         sock.connect(place)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except BaseException:
-        sock.close()
-        raise
+        stack.pop_all()  # it stays open
     return sock
 
 
@@ -196,16 +195,11 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
 
-    def end(self) -> None:
-        """Close idle connections now, and connections in use after their response."""
-        with self._lock:
-            self._max_idle = 0
-        self.close()
-
-    def close(self) -> None:
-        """Close idle connections."""
+    def close(self, *, for_good: bool = False) -> None:
+        """Close idle connections; `for_good`: also those in use, after their response."""
         with self._lock:
             idle, self._idle = self._idle, []
+            self._max_idle = 0 if for_good else self._max_idle
         for connection in idle:
             connection.close()
 

@@ -225,19 +225,16 @@ class DeliveryThread:
 
     def _send_events(self, records: list[tuple[str, dict[str, Any]]]) -> None:
         while records:
-            names, events = list[str](), list[Any]()
-            while records and (not names or len(events) + len(records[0][1]["body"]["events"]) <= MAX_EVENTS):
-                name, record = records.pop(0)
-                names.append(name)
-                events += record["body"]["events"]
+            batch, events = list[tuple[str, dict[str, Any]]](), list[Any]()
+            while records and (not batch or len(events) + len(records[0][1]["body"]["events"]) <= MAX_EVENTS):
+                batch.append(records.pop(0))
+                events += batch[-1][1]["body"]["events"]
             reply = self._send(EVENTS, {"events": events}, TAKEN)
-            if reply.is_success or len(names) == 1:
-                self._settle(names, reply)
+            if reply.is_success or len(batch) == 1:
+                self._settle([name for name, _ in batch], reply)
             else:  # one that is refused must not take the others along
-                for name in names:
-                    text = self._spool.read(name)
-                    if text is not None:
-                        self._settle([name], self._send(EVENTS, json.loads(text)["body"], TAKEN))
+                for name, record in batch:
+                    self._settle([name], self._send(EVENTS, record["body"], TAKEN))
 
     def _send(self, path: str, body: Any, fields: Iterable[str]) -> Reply:
         """Send spooled records. They may be the cause of a status 500, so that is not an outage yet."""

@@ -208,8 +208,8 @@ def _highlights(value: Any) -> list[dict[str, Any]] | None:
     """Highlights of a caption, without those that the service would refuse."""
     if not isinstance(value, (list, tuple)):
         return None
-    given = [one for one in value[: limits.MAX_HIGHLIGHTS] if isinstance(one, Mapping) and set(one) == set(_HIGHLIGHT)]
-    cleaned = [{field: clean(one[field]) for field, clean in _HIGHLIGHT.items()} for one in given]
+    spans = [one for one in value[: limits.MAX_HIGHLIGHTS] if isinstance(one, Mapping) and set(one) == set(_HIGHLIGHT)]
+    cleaned = [{field: clean(one[field]) for field, clean in _HIGHLIGHT.items()} for one in spans]
     return [one for one in cleaned if None not in one.values()]
 
 

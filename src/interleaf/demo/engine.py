@@ -52,7 +52,13 @@ def read_entries(folder: Path | None = None) -> list[LibraryEntry]:
     for path in _sources(folder):
         parts = path.relative_to(folder).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        for entry in _module(name, path):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (OSError, ValueError, SyntaxError):  # skip files that this Python cannot parse
+            continue
+        text = ast.get_docstring(tree)
+        module = [LibraryEntry(name, MODULE, name, name, _plain(text))] if text else []
+        for entry in (*module, *_definitions(tree.body, name, name, FUNCTION)):
             entries.setdefault(entry.id, entry)  # the first of several definitions, such as those of a property
     if not entries:
         raise DataError(f"{folder} holds no Python sources with docstrings; the demo searches those: install them")
@@ -67,17 +73,6 @@ def _sources(folder: Path) -> Iterator[Path]:
             yield path
         elif (path / "__init__.py").is_file():
             yield from _sources(path)
-
-
-def _module(name: str, path: Path) -> Iterator[LibraryEntry]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError):  # skip files that this Python cannot parse
-        return
-    text = ast.get_docstring(tree)
-    if text:
-        yield LibraryEntry(name, MODULE, name, name, _plain(text))
-    yield from _definitions(tree.body, name, name, FUNCTION)
 
 
 def _definitions(body: Sequence[ast.stmt], owner: str, module: str, kind: str) -> Iterator[LibraryEntry]:
@@ -104,10 +99,10 @@ def _parameters(node: Definition, kind: str) -> str:
         return ""
     if kind == METHOD and "staticmethod" not in marks:
         del (node.args.posonlyargs or node.args.args)[:1]
-    written = ast.unparse(node.args)
-    if len(written) > MAX_PARAMETERS:
-        written = written[:MAX_PARAMETERS].rpartition(",")[0] + ", …"
-    return f"({written})"
+    parameters = ast.unparse(node.args)
+    if len(parameters) > MAX_PARAMETERS:
+        parameters = parameters[:MAX_PARAMETERS].rpartition(",")[0] + ", …"
+    return f"({parameters})"
 
 
 def _plain(text: str) -> str:
@@ -115,36 +110,22 @@ def _plain(text: str) -> str:
     return re.sub(r"[\x00-\x09\x0b-\x1f\x7f]", " ", text)
 
 
-@dataclass(frozen=True)
-class Ranker:
-    """A way to order matches: `order` is a constant SQL expression over the index, with the query as `:asked`."""
-
-    name: str
-    title: str
-    order: str
-
-
-# In FTS5, lower bm25 is better; its weights are for the columns id, leaf, name, title and text.
+# How rankers order matches: constant SQL expressions over the index, with the query as `:asked`. In FTS5, lower bm25 is
+# better; its weights are for the columns id, leaf, name, title and text.
 RANKERS = {
-    ranker.name: ranker
-    for ranker in (
-        Ranker("equal", "BM25, all fields alike", "bm25(entries, 0, 0, 1, 1, 1)"),
-        Ranker("title", "BM25, name and title boosted", "bm25(entries, 0, 0, 8, 4, 1)"),
-        Ranker(
-            "exact",
-            "exact name first, then as title",
-            "id <> :asked COLLATE NOCASE AND leaf <> :asked COLLATE NOCASE, bm25(entries, 0, 0, 8, 4, 1)",
-        ),
-        Ranker("worst", "worst match first", "bm25(entries, 0, 0, 1, 1, 1) DESC"),
-    )
+    "equal": "bm25(entries, 0, 0, 1, 1, 1)",  # all fields alike
+    "title": "bm25(entries, 0, 0, 8, 4, 1)",  # name and title boosted
+    # The exact name comes first.
+    "exact": "id <> :asked COLLATE NOCASE AND leaf <> :asked COLLATE NOCASE, bm25(entries, 0, 0, 8, 4, 1)",
+    "worst": "bm25(entries, 0, 0, 1, 1, 1) DESC",  # worst match first
 }
 
 
-def ranker_of(name: str) -> Ranker:
-    """The ranker with this name.
+def order_of(name: str) -> str:
+    """The order of the ranker with this name.
 
-    >>> ranker_of("equal").title
-    'BM25, all fields alike'
+    >>> order_of("equal")
+    'bm25(entries, 0, 0, 1, 1, 1)'
     """
     if name not in RANKERS:
         raise DataError(f"there is no ranker {name!r}; give {suggest(name, RANKERS)}")
@@ -194,7 +175,7 @@ class Engine:
 
     def search(self, query: str, ranker: str, k: int = 10) -> list[str]:
         """The ids of the best k entries that contain a word of the query; ties in the order of the library."""
-        order = f"ORDER BY {ranker_of(ranker).order}, rowid LIMIT :k"
+        order = f"ORDER BY {order_of(ranker)}, rowid LIMIT :k"
         return [
             name for (name,) in self._rows(f"SELECT id FROM entries WHERE entries MATCH :match {order}", query, k=k)
         ]

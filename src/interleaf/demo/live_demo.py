@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from interleaf.client import Client
-from interleaf.demo.engine import Engine, ranker_of, read_entries
+from interleaf.demo.engine import Engine, order_of, read_entries
 from interleaf.demo.searchers import Crowd, searches, truth
 from interleaf.demo.site import Site, address, listen, serve_app
 from interleaf.errors import ClientError, InterleafError
@@ -86,10 +86,10 @@ class RunningLine:
         """Overwrite the line; in a pipe, print it only if it is new and some time has passed."""
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
-            self._write("\r\x1b[K" + line[:width])
+            print("\r\x1b[K" + line[:width], end="", file=self._out, flush=True)
         elif line != self._said and time.monotonic() >= self._when + PIPED:
             self._when = time.monotonic()
-            self._write(line + "\n")
+            print(line, file=self._out, flush=True)
         self._said = line
 
     def hint(self, text: str) -> None:
@@ -99,11 +99,7 @@ class RunningLine:
 
     def end(self, line: str) -> None:
         """Print the last line."""
-        self._write(("\r\x1b[K" if self._is_terminal else "") + line + "\n")
-
-    def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+        print(("\r\x1b[K" if self._is_terminal else "") + line, file=self._out, flush=True)
 
 
 LOOK = 1.1  # seconds between two reads of the report, which the service computes once per second
@@ -129,7 +125,7 @@ class Demo:
         if self.until_decided and not self.people:
             raise InterleafError("--until-decided needs people, and --people is 0; give more, or leave it out")
         for ranker in self.rankers:
-            ranker_of(ranker)
+            order_of(ranker)  # raises if there is none
 
 
 def run(demo: Demo, out: TextIO | None = None) -> int:
@@ -162,7 +158,8 @@ def run(demo: Demo, out: TextIO | None = None) -> int:
             last = Reports(store).get_blocking(NAME, store.experiment(NAME).version)
             report = next(iter(last.reports.values()), None)
         if demo.until_decided and has_gone:
-            line.end(_all(demo) + ("it is decided." if _is_decided(report) else "nothing is decided."))
+            outcome = "it is decided" if _is_decided(report) else "nothing is decided"
+            line.end(f"All {demo.people:,} people have searched; {outcome}.")
         line.end(line_of(report))
         if report is not None:
             print(file=out)
@@ -192,15 +189,10 @@ def _watch_until_decided(demo: Demo, url: str, client: Client, crowd: Crowd, lin
                 break
             if has_gone and not is_told and demo.people:
                 is_told = True
-                line.end(_all(demo) + "you may go on, and Ctrl-C ends.")
+                line.end(f"All {demo.people:,} people have searched; you may go on, and Ctrl-C ends.")
             line.show(line_of(report))
             time.sleep(LOOK)
     return None
-
-
-def _all(demo: Demo) -> str:
-    """The beginning of the line after the last search."""
-    return f"All {demo.people:,} people have searched; "
 
 
 def _is_decided(report: Report | None) -> bool:

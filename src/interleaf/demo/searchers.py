@@ -62,20 +62,12 @@ class PersonSearch:
     key: str
 
 
-@dataclass(frozen=True)
-class Click:
-    """A click on a rank, and the dwell in seconds."""
-
-    rank: int
-    dwell: float
-
-
 def searches(entries: Mapping[str, LibraryEntry], people: int, seed: int = 1) -> list[PersonSearch]:
     """The searches of simulated people in order of time: new people arrive in turn, and some come back later.
 
     >>> from interleaf.demo.engine import LibraryEntry
-    >>> found = {"json.dumps": LibraryEntry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj.")}
-    >>> [(search.unit, search.query) for search in searches(found, people=2, seed=1)]
+    >>> entries = {"json.dumps": LibraryEntry("json.dumps", "function", "json", "json.dumps(obj)", "Serialize obj.")}
+    >>> [(search.unit, search.query) for search in searches(entries, people=2, seed=1)]
     [('person-1', 'dumps obj'), ('person-2', 'dumps obj')]
     """
     names, visits = list(entries), []
@@ -92,12 +84,12 @@ def searches(entries: Mapping[str, LibraryEntry], people: int, seed: int = 1) ->
     return [search for _, search in sorted(visits, key=lambda visit: visit[0])]
 
 
-def clicks(search: PersonSearch, documents: Sequence[str]) -> list[Click]:
-    """What the person clicks on a list of ids, and how long they stay."""
+def clicks(search: PersonSearch, documents: Sequence[str]) -> list[tuple[int, float]]:
+    """The ranks that the person clicks on a list of ids, each with the dwell in seconds."""
     grades = {one: grade(one, search.wanted) for one in documents}
     chance = Keyed(key_of((search.key, "dwell")))
     return [
-        Click(rank, round(SECONDS[grades[documents[rank - 1]]] * _lognormal(chance), 1))
+        (rank, round(SECONDS[grades[documents[rank - 1]]] * _lognormal(chance), 1))
         for rank in replace(CLICKS, grades=grades).sample(documents, key=search.key)
     ]
 
@@ -153,15 +145,10 @@ def serve(engine: Engine, client: Client, experiment: str, rankers: Sequence[str
         attributes={"device": search.device},
         impression=search.key,
     )
+    about = {"impression": shown.impression, "kind": "click"}
     client.events(
-        {
-            "event": f"{search.key}:{click.rank}",
-            "impression": shown.impression,
-            "rank": click.rank,
-            "kind": "click",
-            "dwell": click.dwell,
-        }
-        for click in clicks(search, shown.documents)
+        about | {"event": f"{search.key}:{rank}", "rank": rank, "dwell": dwell}
+        for rank, dwell in clicks(search, shown.documents)
     )
 
 

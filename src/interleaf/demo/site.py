@@ -145,9 +145,9 @@ def pieces(text: str, highlights: Sequence[Mapping[str, Any]]) -> list[Piece]:
 
 def _query(request: Request) -> str:
     """The query, on one line, without invisible characters, and cut to a length."""
-    given = request.query_params.get("q", "")[: 10 * MAX_QUERY]
-    seen = "".join(sign if sign.isprintable() else " " for sign in given)
-    return " ".join(seen.split())[:MAX_QUERY]
+    text = request.query_params.get("q", "")[: 10 * MAX_QUERY]
+    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    return " ".join(printable.split())[:MAX_QUERY]
 
 
 def _unit(request: Request) -> str:

@@ -71,8 +71,9 @@ class CallEndpoint:
             key = OPEN if call.role == PUBLIC else await self._check_key(head.key, scope)
             if key.experiment is not None and not call.narrows:
                 check_scope(key, scope["path_params"].get("name"))
-            if self._changes and key is OPEN:
-                head.check_origin()
+            if self._changes and key is OPEN and not head.is_own_origin:  # a user's browser may send it unnoticed
+                problem = "this request comes from a page of another site; that is not allowed without keys"
+                raise ApiError(403, "cross_site", problem)
             if self._is_json:
                 head.check_kind()
             body = await read_body(head, receive, service.settings.max_body) if self._has_body else b""

@@ -108,11 +108,10 @@ class TTLCache(Generic[Key, Value]):
     def _reserve(self, key: Key) -> tuple[_Loading[Value], bool]:
         """The loading of a value, and whether it was just created."""
         with self._lock:
-            loading = self._loading.get(key)
-            if loading is not None:
-                return loading, False
-            loading = self._loading[key] = _Loading()
-            return loading, True
+            is_new = key not in self._loading
+            if is_new:
+                self._loading[key] = _Loading()
+            return self._loading[key], is_new
 
     def _start_loading(self, key: Key) -> _Loading[Value]:
         loading, is_new = self._reserve(key)

@@ -26,13 +26,7 @@ LINGER_SECONDS = 2.0  # a refused client gets this long to read the answer while
 class Connection(HttpToolsProtocol):
     """The protocol that `interleaf serve` gives to uvicorn."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._service: Service = app_state[SERVICE]
         self._limits = self._service.settings

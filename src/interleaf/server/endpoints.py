@@ -24,7 +24,6 @@ from interleaf.server.service import Service, log
 from interleaf.store.database import is_kept
 from interleaf.store.records import STATES, AccessKey, Search, Stored
 
-NOBODY = "someone on this machine"
 DEFAULT_LIMIT, MAX_LIMIT, MAX_PAGE, MAX_SEARCH = 100, 1000, 10**6, 200
 _decode_decision = msgspec.json.Decoder(schemas.DecisionRequest).decode
 
@@ -152,8 +151,9 @@ async def delete_confirmed(service: Service, request: Request, confirmed: str) -
         impressions = await asyncio.to_thread(service.store.delete, name, service.clock())
     except KeyError:
         raise ApiError(404, "unknown", f"there is no experiment {name!r}", "name") from None
-    service.forget(name)
+    service.experiments.clear()
     service.access.forget()
+    log.info("deleted", extra={"experiment": name})
     return impressions
 
 
@@ -161,9 +161,9 @@ async def _change(
     service: Service, who: AccessKey, what: str, change: Callable[..., Stored], *arguments: Any, status: int = 200
 ) -> Response:
     """Change the store and respond with the experiment. Its history names the key's label, never its secret."""
-    signature = NOBODY if who is OPEN else f"{who.label} ({who.role} key {who.id})"
+    signature = "someone on this machine" if who is OPEN else f"{who.label} ({who.role} key {who.id})"
     stored = await asyncio.to_thread(change, *arguments, service.clock(), signature)
-    service.remember(stored)
+    service.experiments.put(stored.settings.name, stored)
     log.info(what, extra={"experiment": stored.settings.name, "version": stored.version, "by": who.id})
     return JsonResponse(to_response(stored), status)
 
@@ -199,12 +199,16 @@ def read_version(request: Request, stored: Stored) -> int:
     return int(text)
 
 
+def export_name(settings: Experiment, version: int) -> str:
+    """The file name of an exported log."""
+    return f"{settings.name}-{version}.parquet"
+
+
 async def export(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """All rows of a version as Parquet, streamed."""
     stored = await service.experiment(request.path_params["name"])
     version = read_version(request, stored)
-    name = f"{stored.settings.name}-{version}.parquet"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    headers = {"Content-Disposition": f'attachment; filename="{export_name(stored.settings, version)}"'}
     rows = parquet_pieces(schema.SCHEMA, service.store.export(stored.settings.name, version))
     return StreamingResponse(rows, headers=headers, media_type="application/vnd.apache.parquet")
 

@@ -218,8 +218,8 @@ def new_id() -> str:
     for a thousand ids at a time.
     """
     if not _ids:
-        drawn = os.urandom(10 * 1000).hex()
-        _ids.extend(drawn[place : place + 20] for place in range(0, len(drawn), 20))
+        digits = os.urandom(10 * 1000).hex()
+        _ids.extend(digits[place : place + 20] for place in range(0, len(digits), 20))
     return f"{time_ns() // 1_000_000:012x}{_ids.pop()}"
 
 

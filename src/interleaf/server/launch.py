@@ -79,8 +79,8 @@ def serve(place: Place, settings: ServiceSettings) -> None:
             uvicorn.run(create_app(store, settings=settings), **options)
         return
     secret = settings.unit_secret
-    kept = asdict(settings) | {"unit_secret": secret and secret.hex()}
-    os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": kept})
+    plain_settings = asdict(settings) | {"unit_secret": secret and secret.hex()}
+    os.environ[_HANDED_DOWN] = json.dumps({"store": place.store, "settings": plain_settings})
     with tempfile.TemporaryDirectory(prefix="interleaf-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # so that every worker reports the metrics of all
         uvicorn.run("interleaf.server.launch:worker_app", factory=True, workers=place.workers, **options)
@@ -117,10 +117,10 @@ def worker_app() -> Any:
     from interleaf.server.monitoring import set_up
 
     set_up()
-    given = json.loads(os.environ[_HANDED_DOWN])
-    secret = given["settings"]["unit_secret"]
-    settings = ServiceSettings(**given["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
-    return create_app(open_store(given["store"]), settings=settings)
+    handed_down = json.loads(os.environ[_HANDED_DOWN])
+    secret = handed_down["settings"]["unit_secret"]
+    settings = ServiceSettings(**handed_down["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
+    return create_app(open_store(handed_down["store"]), settings=settings)
 
 
 def is_loopback(host: str) -> bool:
@@ -129,18 +129,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _check_free(place: Place) -> None:
-    """Raise InterleafError if another program already listens on the address."""
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((place.host, place.port))
-        except OSError as error:
-            where = f"{place.host}, port {place.port}"
-            raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
 
 
 def _check(place: Place) -> None:
@@ -152,6 +140,12 @@ def _check(place: Place) -> None:
             ipaddress.ip_network(proxy)
         except ValueError as error:
             raise InterleafError(f"the trusted proxy {proxy!r} is no address or network: {error}") from None
-    _check_free(place)
+    with socket.socket(socket.AF_INET6 if ":" in place.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((place.host, place.port))
+        except OSError as error:  # another program listens there
+            where = f"{place.host}, port {place.port}"
+            raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
     if place.workers > 1 and not is_shared(place.store):
         raise InterleafError(f"{place.workers} workers need a PostgreSQL to share; give --store postgresql://...")

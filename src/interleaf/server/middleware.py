@@ -45,12 +45,6 @@ class Head:
         except ValueError:  # not a URL
             return False
 
-    def check_origin(self) -> None:
-        """Without keys, refuse requests from pages of other sites, which a user's browser may send unnoticed."""
-        if not self.is_own_origin:
-            problem = "this request comes from a page of another site; that is not allowed without keys"
-            raise ApiError(403, "cross_site", problem)
-
     def check_kind(self) -> None:
         """Refuse a body that is not declared as JSON: HTML forms of other sites cannot send JSON."""
         if (

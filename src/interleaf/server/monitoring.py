@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -81,7 +82,11 @@ class Metrics:
         """All metrics, with the running experiments if they are known, in the Prometheus text format."""
         registry = self._registry
         if self._folder is not None:
-            _forget_dead(Path(self._folder))
+            for pid in {int(path.stem.rpartition("_")[2]) for path in Path(self._folder).glob("gauge_live*_*.db")}:
+                try:
+                    os.kill(pid, 0)
+                except ProcessLookupError:  # this worker was killed
+                    mark_process_dead(pid)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry) + generate_latest(_About(running))
@@ -92,33 +97,24 @@ class Metrics:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
 
+@dataclass
 class _About:
     """The version, and the running experiments with their methods."""
 
-    def __init__(self, running: Iterable[Stored] | None) -> None:
-        self._running = running
+    running: Iterable[Stored] | None
 
     def collect(self) -> Iterator[Metric]:
         labels: tuple[str, ...] = ("version", "python")
         build = GaugeMetricFamily("interleaf_build_info", "version of interleaf and Python", labels=labels)
         build.add_metric((version("interleaf"), platform.python_version()), 1)
         yield build
-        if self._running is None:
+        if self.running is None:
             return
         labels = ("experiment", "version", "method")
         running = GaugeMetricFamily("interleaf_running_experiment_info", "running experiments", labels=labels)
-        for stored in self._running:
+        for stored in self.running:
             running.add_metric((stored.settings.name, str(stored.version), stored.settings.method), 1)
         yield running
-
-
-def _forget_dead(folder: Path) -> None:
-    """Remove the gauges of workers that were killed."""
-    for pid in {int(path.stem.rpartition("_")[2]) for path in folder.glob("gauge_live*_*.db")}:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}

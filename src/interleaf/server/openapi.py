@@ -14,21 +14,7 @@ from starlette.responses import Response
 from interleaf import __version__
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
-from interleaf.server import endpoints, ingest
-from interleaf.server.schemas import (
-    DecisionRequest,
-    DeleteResponse,
-    ErrorResponse,
-    EventsRequest,
-    EventsResponse,
-    ExperimentResponse,
-    ExperimentsResponse,
-    ForgetResponse,
-    HealthResponse,
-    InterleaveRequest,
-    InterleaveResponse,
-    ReportResponse,
-)
+from interleaf.server import endpoints, ingest, schemas
 from interleaf.store.records import ADMIN, INGEST, READ, STATES
 
 PUBLIC, EITHER = "public", "read or ingest"
@@ -39,7 +25,7 @@ EVENTS = "/v1/events"
 class Call:
     """One call: the role that it needs, its handler, the types of its request and response, its success status.
 
-    A key of one experiment may make calls about that experiment, and calls with `narrow`, which return only that one.
+    A key of one experiment may make calls about that experiment, and calls with `narrows`, which return only that one.
     `query` has the schemas of query parameters. `during_outage`: the call works while the store does not answer.
     """
 
@@ -49,19 +35,13 @@ class Call:
     does: str
     run: Callable[..., Awaitable[Response]]
     takes: Any = None
-    gives: Any = ExperimentResponse
+    gives: Any = schemas.ExperimentResponse
     status: int = 200
     narrows: bool = False
     during_outage: bool = False
     query: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def address(self) -> str:
-        """The path in OpenAPI syntax."""
-        return self.path.replace(":path", "")
 
-
-CONFIRM = "confirm"
 _SEARCH = {
     "search": {"type": "string", "maxLength": endpoints.MAX_SEARCH},
     "state": {"type": "string", "enum": list(STATES)},
@@ -71,39 +51,40 @@ _SEARCH = {
 }
 _ALL = "/v1/experiments"
 _ONE = _ALL + "/{name}"
+_UNIT = "/v1/units/{unit:path}"
+_HEALTH = schemas.HealthResponse
 CALLS = (  # in the order in which the router tries them: calls of search traffic come first
     Call(
         *("POST", _ONE + "/interleave", INGEST, "mix rankings into a list", ingest.interleave),
-        *(InterleaveRequest, InterleaveResponse, 201),
+        *(schemas.InterleaveRequest, schemas.InterleaveResponse, 201),
     ),
     Call(
-        *("POST", EVENTS, INGEST, "report clicks and other events", ingest.events, EventsRequest, EventsResponse, 202),
-        narrows=True,
+        *("POST", EVENTS, INGEST, "report clicks and other events", ingest.events),
+        *(schemas.EventsRequest, schemas.EventsResponse, 202, True),
     ),
     Call(
-        *("GET", _ALL, READ, "experiments, page by page", endpoints.list_experiments, None, ExperimentsResponse),
-        narrows=True,
-        query=_SEARCH,
+        *("GET", _ALL, READ, "experiments, page by page", endpoints.list_experiments, None),
+        *(schemas.ExperimentsResponse, 200, True, False, _SEARCH),
     ),
     Call("POST", _ALL, ADMIN, "create an experiment, as a draft", endpoints.create, Experiment, status=201),
     Call("GET", _ONE, EITHER, "one experiment", endpoints.read),
     Call("PUT", _ONE, ADMIN, "change a draft, or make a new version of a running one", endpoints.edit, Experiment),
     Call("POST", _ONE + "/start", ADMIN, "start it", endpoints.start),
     Call("POST", _ONE + "/stop", ADMIN, "end it", endpoints.stop),
-    Call("POST", _ONE + "/decide", ADMIN, "record the decision", endpoints.decide, DecisionRequest),
+    Call("POST", _ONE + "/decide", ADMIN, "record the decision", endpoints.decide, schemas.DecisionRequest),
     Call("POST", _ONE + "/archive", ADMIN, "stop it if it runs, and hide it from lists", endpoints.archive),
     Call("POST", _ONE + "/unarchive", ADMIN, "show it in lists again", endpoints.unarchive),
     Call(
         *("DELETE", _ONE, ADMIN, "delete it with all its rows; `confirm` repeats its name", endpoints.delete),
-        gives=DeleteResponse,
-        query={CONFIRM: {"type": "string"}},
+        gives=schemas.DeleteResponse,
+        query={"confirm": {"type": "string"}},
     ),
-    Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, ReportResponse),
+    Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, schemas.ReportResponse),
     Call("GET", _ONE + "/log", READ, "the native log, as Parquet", endpoints.export, None, bytes),
-    Call("DELETE", "/v1/units/{unit:path}", ADMIN, "delete all rows of a unit", endpoints.forget, None, ForgetResponse),
-    Call("GET", "/livez", PUBLIC, "whether the process answers (not the store)", endpoints.live, None, HealthResponse),
-    Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", endpoints.ready, None, HealthResponse),
-    Call("GET", "/healthz", PUBLIC, "the same as /readyz", endpoints.ready, None, HealthResponse),
+    Call("DELETE", _UNIT, ADMIN, "delete all rows of a unit", endpoints.forget, None, schemas.ForgetResponse),
+    Call("GET", "/livez", PUBLIC, "whether the process answers (not the store)", endpoints.live, None, _HEALTH),
+    Call("GET", "/readyz", PUBLIC, "whether the store answers within a second", endpoints.ready, None, _HEALTH),
+    Call("GET", "/healthz", PUBLIC, "the same as /readyz", endpoints.ready, None, _HEALTH),
     Call("GET", "/metrics", READ, "metrics for Prometheus", endpoints.metrics, None, str, during_outage=True),
 )
 
@@ -121,18 +102,18 @@ _MEANINGS = {
     429: "too many requests",
     503: "the store does not answer",
 }
-_VERSIONED = ("/report", "/log")
 
 
 @lru_cache(maxsize=1)
 def description() -> dict[str, Any]:
     """The OpenAPI document."""
-    records: set[Any] = {ErrorResponse}
+    records: set[Any] = {schemas.ErrorResponse}
     records.update(one for call in CALLS for one in (call.takes, call.gives) if hasattr(one, "__struct_fields__"))
     _, components = msgspec.json.schema_components(sorted(records, key=lambda one: one.__name__), ref_template=_REFS)
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
-        paths.setdefault(call.address, {})[call.method.lower()] = _operation(call)
+        address = call.path.replace(":path", "")  # in OpenAPI syntax
+        paths.setdefault(address, {})[call.method.lower()] = _operation(call, address)
     fields = {
         name: setting.metadata["kind"].schema | {"description": setting.metadata["meaning"]}
         for name, setting in SETTINGS.items()
@@ -150,21 +131,21 @@ def description() -> dict[str, Any]:
     }
 
 
-def _operation(call: Call) -> dict[str, Any]:
+def _operation(call: Call, address: str) -> dict[str, Any]:
     answers: dict[str, Any] = {str(call.status): {"description": call.does, "content": _content(call.gives)}}
     if call.status == 201 and call.takes is not Experiment:
         answers["200"] = {"description": "the same again", "content": _content(call.gives)}
     for status, meaning in _MEANINGS.items():
-        answers[str(status)] = {"description": meaning, "content": _content(ErrorResponse)}
+        answers[str(status)] = {"description": meaning, "content": _content(schemas.ErrorResponse)}
     operation: dict[str, Any] = {"summary": call.does, "operationId": call.run.__name__, "responses": answers}
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in re.findall(r"{(\w+)}", call.address)
+        for name in re.findall(r"{(\w+)}", address)
     ]
-    if call.path.endswith(_VERSIONED):
+    if call.path.endswith(("/report", "/log")):
         parameters.append({"name": "version", "in": "query", "schema": {"type": "integer", "minimum": 1}})
     parameters += [
-        {"name": name, "in": "query", "required": name == CONFIRM, "schema": schema}
+        {"name": name, "in": "query", "required": name == "confirm", "schema": schema}
         for name, schema in call.query.items()
     ]
     if parameters:

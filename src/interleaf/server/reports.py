@@ -80,13 +80,14 @@ class Reports:
             return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
 
         try:
-            made = {
+            reports = {
                 metric: report(with_lost(tally, apart, elsewhere, idle), report_settings_of(settings), find_text)
                 for metric, tally in tallies.items()
             }
         except InterleafError as error:
             return CurrentReports(version, {}, str(error), counts)
-        return CurrentReports(version, made, None if made else _NOTHING[bool(counts.open or counts.folded)], counts)
+        reason = None if reports else _NOTHING[bool(counts.open or counts.folded)]
+        return CurrentReports(version, reports, reason, counts)
 
     def _lost(self, is_running: bool, counts: VersionCounts) -> tuple[Mapping[str, int], int]:
         """Unmatched events by reason; and the number of events that may belong to any experiment.

@@ -265,31 +265,24 @@ class JsonResponse(Response):
 
 def error_response(error: Exception, route: str = "other") -> JsonResponse:
     """The response to a request that raised this error. An unexpected error is logged, and its text is not sent."""
-    status, code, field, headers = _kind(error)
-    if status == 500:
-        log.error("a request failed", exc_info=error, extra={"route": route})
-        message = "something went wrong on our side; it has been logged"
-    else:
-        message = _PLACE.sub("", str(error)) if isinstance(error, msgspec.ValidationError) else str(error)
-    problem = ErrorBody(code, message, field or msgspec.UNSET)
-    return JsonResponse(ErrorResponse(problem), status, headers)
-
-
-def _kind(error: Exception) -> tuple[int, str, str | None, Mapping[str, str] | None]:
+    status, code, message = 422, "invalid", str(error)
+    field = error.field if isinstance(error, ApiError | ExperimentError) else None
+    headers: Mapping[str, str] | None = None
     match error:
         case ApiError():
-            return error.status, error.code, error.field, error.headers
+            status, code, headers = error.status, error.code, error.headers
         case msgspec.ValidationError():
-            place = _PLACE.search(str(error))
-            return 422, "invalid", place[1] if place else None, None
+            message, *fields = _PLACE.split(message)[:2]
+            field = fields[0] if fields else None
         case msgspec.DecodeError() | UnicodeDecodeError() | RecursionError():
-            return 400, "malformed", None, None
-        case ExperimentError():
-            return 422, "invalid", error.field, None
+            status, code = 400, "malformed"
         case StateError():
-            return 409, "wrong_state", None, None
+            status, code = 409, "wrong_state"
         case StoreError():
-            return 503, "store_away", None, {RETRY: "1"}
+            status, code, headers = 503, "store_away", {RETRY: "1"}
         case InterleafError():
-            return 422, "invalid", None, None
-    return 500, "internal", None, None
+            pass
+        case _:
+            status, code, message = 500, "internal", "something went wrong on our side; it has been logged"
+            log.error("a request failed", exc_info=error, extra={"route": route})
+    return JsonResponse(ErrorResponse(ErrorBody(code, message, field or msgspec.UNSET)), status, headers)

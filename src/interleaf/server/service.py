@@ -64,18 +64,16 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         if self.queries == HASH and self.unit_secret is None:
-            raise InterleafError(
-                "query hashes without a secret can be guessed; give --unit-secret-file, or --queries drop"
-            )
+            problem = "query hashes without a secret can be guessed"
+            raise InterleafError(f"{problem}; give --unit-secret-file, or --queries drop")
         if self.retention_days is not None and not self.retention_days > 0:
             raise InterleafError(f"retention is {self.retention_days:g} days; give a number above 0")
         if self.max_connections < 1:
             raise InterleafError(f"the maximum number of connections is {self.max_connections}; give at least 1")
         for rate in (self.requests_per_second, self.browser_requests_per_second):
             if not rate >= 1:
-                raise InterleafError(
-                    f"the rate limit is {rate:g} requests per second; give at least 1 request per second"
-                )
+                problem = f"the rate limit is {rate:g} requests per second"
+                raise InterleafError(f"{problem}; give at least 1 request per second")
 
 
 Clock = Callable[[], int]
@@ -120,7 +118,7 @@ class Service:
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
         self._checking = ThreadPoolExecutor(1, "interleaf-check")
         self.reports = Reports(store, self._reporting)
-        self._experiments = TTLCache(store.experiment, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER)
+        self.experiments = TTLCache(store.experiment, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER)
         self._running: TTLCache[None, tuple[Stored, ...]] = TTLCache(
             lambda _: tuple(store.experiments(Search(state=RUNNING))), TTL, 1, refresh_after=REFRESH_AFTER
         )
@@ -136,7 +134,7 @@ class Service:
     async def experiment(self, name: str) -> Stored:
         """The experiment, at most a second old; 404 if there is none."""
         try:
-            return await self._experiments.get(name)
+            return await self.experiments.get(name)
         except KeyError:
             raise ApiError(404, "unknown", f"there is no experiment {name[:100]!r}", "name") from None
 
@@ -160,15 +158,6 @@ class Service:
     async def run_report(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run slow work in the threads for reports."""
         return await asyncio.get_running_loop().run_in_executor(self._reporting, work, *arguments)
-
-    def remember(self, stored: Stored) -> None:
-        """Cache an experiment that was just read or changed."""
-        self._experiments.put(stored.settings.name, stored)
-
-    def forget(self, name: str) -> None:
-        """Remove a deleted experiment from the cache."""
-        self._experiments.clear()
-        log.info("deleted", extra={"experiment": name})
 
     async def start(self) -> None:
         """Compile the kernels of running experiments, and start the background tasks."""

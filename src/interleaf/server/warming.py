@@ -58,14 +58,14 @@ def begin() -> tuple[subprocess.Popen[bytes], Path]:
     folder = Path(tempfile.mkdtemp(prefix="interleaf-warming-"))
     command, silent = [sys.executable, "-m", __name__, str(folder)], subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent)
-    Thread(target=_remove_at_end, args=(process, folder), name="interleaf-warming", daemon=True).start()
+
+    def remove_at_end() -> None:
+        with process:  # closes the pipe
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    Thread(target=remove_at_end, name="interleaf-warming", daemon=True).start()
     return process, folder
-
-
-def _remove_at_end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    with process:  # closes the pipe
-        process.wait()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def needs_compiling(settings: Experiment) -> bool:

@@ -63,8 +63,8 @@ class WriteQueue:
         if not batch:
             self._busy = False
             return
-        written = loop.run_in_executor(self._thread, self._write_batch, batch)
-        written.add_done_callback(lambda done: self._set_results(loop, batch, done))
+        writing = loop.run_in_executor(self._thread, self._write_batch, batch)
+        writing.add_done_callback(lambda done: self._set_results(loop, batch, done))
 
     def _set_results(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], done: asyncio.Future[Any]) -> None:
         self._write_next(loop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from functools import partial
+from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
@@ -129,10 +129,8 @@ async def add(visit: Visit) -> Response:
     now = service.clock()
     expires = now + round(float(form["days"]) * DAY) if form.get("days", "").strip() else None
     try:
-        key, secret = await asyncio.to_thread(
-            partial(service.store.add_key, experiment=experiment or None, expires=expires, name=form.get("id")),
-            *(role, label, now),
-        )
+        options: dict[str, Any] = {"experiment": experiment or None, "expires": expires, "name": form.get("id")}
+        key, secret = await asyncio.to_thread(service.store.add_key, role, label, now, **options)
     except DataError as error:
         return await _page(visit, 422, sentence(str(error)))
     except StateError:

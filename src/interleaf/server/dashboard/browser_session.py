@@ -63,11 +63,8 @@ def check_site(request: Request) -> None:
     site = request.headers.get("sec-fetch-site")
     head: Head = request.scope["head"]
     if site not in OWN_SITE if site is not None else not head.is_own_origin:
-        problem = (
-            "this form was sent from another site; use this site's own page. Behind a proxy, let it pass the header "
-            "Host on as it is"
-        )
-        raise ApiError(403, "wrong_site", problem)
+        problem = "this form was sent from another site; use this site's own page"
+        raise ApiError(403, "wrong_site", f"{problem}. Behind a proxy, let it pass the header Host on as it is")
 
 
 def keep(service: Service, request: Request, response: Response, cookie: str) -> None:

@@ -23,11 +23,6 @@ from interleaf.server.schemas import ApiError
 from interleaf.store.fold import report_settings_of
 
 
-def export_name(settings: Experiment, version: int) -> str:
-    """The name of the exported log."""
-    return f"{settings.name}-{version}.parquet"
-
-
 def analysis(settings: Experiment, version: int, metric: str) -> str:
     """The command that makes the report of a metric from the exported log.
 
@@ -35,7 +30,7 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     'interleaf analyze shoes-1.parquet --control a --events click --by device'
     """
     read, usual = report_settings_of(settings), Experiment.of({"name": settings.name, "rankers": settings.rankers})
-    words = [export_name(settings, version), "--control", settings.control, "--events"]
+    words = [endpoints.export_name(settings, version), "--control", settings.control, "--events"]
     words += [
         kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in settings.metrics[metric].items() if weight
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,19 +25,6 @@ STALE = 60.0  # the same for a stopped or decided experiment
 PAGE = 30  # experiments on a page: a report is computed for each
 SHARE = 0.01  # maximum share of one core that the report of an experiment takes while the list is open
 MODES = {AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}  # labels of the modes other than a comparison
-
-
-@dataclass(frozen=True)
-class ExperimentLine:
-    """An experiment in the list; `report` is None if there is none yet."""
-
-    stored: Stored
-    report: Report | None
-    tone: str
-    word: str
-    is_disputed: bool
-    mode: str
-    is_early: bool = False
 
 
 async def show(visit: Visit) -> Response:
@@ -80,7 +66,7 @@ async def _values(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _line(stored: Stored, shared: DashboardState) -> ExperimentLine:
+def _line(stored: Stored, shared: DashboardState) -> dict[str, Any]:
     """An experiment with the reports of all metrics, which may be older than those on the experiment's page."""
 
     def max_age(seconds: float) -> float:
@@ -90,9 +76,16 @@ def _line(stored: Stored, shared: DashboardState) -> ExperimentLine:
     if stored.state != DRAFT:
         reports = shared.service.reports.get_blocking(stored.settings.name, stored.version, max_age).reports
     report = next(iter(reports.values()), None)
-    is_disputed, mode = bool(conflicts(stored.settings, reports)), MODES.get(stored.settings.mode, "")
-    is_early = report is not None and bool(early_warning(report))
-    return ExperimentLine(stored, report, *judgement(report), is_disputed, mode, is_early)
+    tone, word = judgement(report)
+    return {
+        "stored": stored,
+        "report": report,
+        "tone": tone,
+        "word": word,
+        "is_disputed": bool(conflicts(stored.settings, reports)),
+        "mode": MODES.get(stored.settings.mode, ""),
+        "is_early": report is not None and bool(early_warning(report)),
+    }
 
 
 def judgement(report: Report | None) -> tuple[str, str]:

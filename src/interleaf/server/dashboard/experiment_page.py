@@ -21,7 +21,7 @@ from interleaf.server.dashboard.downloads import table_names
 from interleaf.server.dashboard.experiment_list import MODES, judgement
 from interleaf.server.dashboard.result_summary import outlook, scorecard, trials
 from interleaf.server.dashboard.visit import Visit, moment, page, part, short
-from interleaf.server.endpoints import read_version
+from interleaf.server.endpoints import export_name, read_version
 from interleaf.server.ingest import to_microseconds
 from interleaf.server.reports import CurrentReports
 from interleaf.store.event_fates import EventFate
@@ -39,18 +39,6 @@ class Team:
     name: str
     letter: str
     colour: int
-
-
-@dataclass(frozen=True)
-class ShownDocument:
-    """A document of a list: its team, its rank in each ranking, and its events."""
-
-    document: str
-    title: str
-    team: Team | None
-    ranks: str
-    events: str
-    is_fixed: bool = False
 
 
 def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
@@ -73,7 +61,7 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> dict[str, Any]:
     shown = [
         _to_document(row, places[document], marked, happened.get(places[document] + 1))
         if document in places
-        else ShownDocument(short(document), "", None, "", "", is_fixed=True)
+        else {"document": short(document), "title": "", "team": None, "ranks": "", "events": "", "is_fixed": True}
         for document in build_whole_list(row)
     ]
     texts = [(short(str(name), 40), short(str(value))) for name, value in facts if value not in (None, "")]
@@ -83,17 +71,20 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> dict[str, Any]:
 
 def _to_document(
     row: Mapping[str, Any], place: int, marked: Sequence[Team], events: Counter[str] | None
-) -> ShownDocument:
+) -> dict[str, Any]:
+    """A document of a list: its team, its rank in each ranking, and its events."""
     owner = (row.get("teams") or [-1] * (place + 1))[place]
     caption = (row.get("captions") or [None] * (place + 1))[place] or {}
-    ranks = [own[place] for own in row.get("ranks") or ()]
-    return ShownDocument(
-        short(row["documents"][place]),
-        short(caption.get("title") or ""),
-        marked[owner] if 0 <= owner < len(marked) else None,
-        ", ".join(f"{team.letter} {rank or 'not'}" for team, rank in zip(marked, ranks, strict=False)),
-        ", ".join(short(kind, 40) + f" × {count(number)}" * (number > 1) for kind, number in (events or {}).items()),
-    )
+    ranks = zip(marked, [own[place] for own in row.get("ranks") or ()], strict=False)
+    kinds = [short(kind, 40) + f" × {count(number)}" * (number > 1) for kind, number in (events or {}).items()]
+    return {
+        "document": short(row["documents"][place]),
+        "title": short(caption.get("title") or ""),
+        "team": marked[owner] if 0 <= owner < len(marked) else None,
+        "ranks": ", ".join(f"{team.letter} {rank or 'not'}" for team, rank in ranks),
+        "events": ", ".join(kinds),
+        "is_fixed": False,
+    }
 
 
 MAX_EXAMPLES = 8
@@ -150,7 +141,7 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
         "outlook": outlook(stored, settings, report, service.clock()),
         "csv_tables": table_names(report),
         "analyses": {metric: downloads.analysis(settings, version, metric) for metric in settings.metrics},
-        "exported": downloads.export_name(settings, version),
+        "exported": export_name(settings, version),
         "first_list": downloads.first_list(settings, visit.address, visit.is_open),
         "first_event": downloads.first_event(settings, visit.address, visit.is_open),
     }  # fmt: skip
@@ -174,12 +165,14 @@ def _numbers(
     laid_out = lay_out(report)
     sections = {section.name: section for section in laid_out.sections}
     checks = sections["health"].tables
+    drawings, missing = visit.shared.charts.get_blocking((settings.name, version))
     return {
         "report": report,
         "page": laid_out,
         "sections": sections,
         "scorecard": scorecard(settings, current.reports),
-        "charts": visit.shared.charts.get_blocking((settings.name, version)),
+        "charts": drawings,
+        "missing": missing,
         "wrong": _select_checks(checks, is_wrong=True),
         "fine": _select_checks(checks, is_wrong=False),
     }
@@ -187,10 +180,8 @@ def _numbers(
 
 def _select_checks(checks: Sequence[Table], is_wrong: bool) -> Table | None:
     """The health checks that failed or warn, or those that passed."""
-    for table in checks[:1]:
-        rows = tuple(row for row in table.rows if (row[0] in WRONG) == is_wrong)
-        return Table(table.name, "", table.columns, rows, table.right) if rows else None
-    return None
+    rows = tuple(row for row in checks[0].rows if (row[0] in WRONG) == is_wrong) if checks else ()
+    return Table(checks[0].name, "", checks[0].columns, rows, checks[0].right) if rows else None
 
 
 def _apart(current: CurrentReports) -> Table | None:

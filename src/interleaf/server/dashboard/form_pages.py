@@ -195,7 +195,6 @@ def _number(text: str, whole: bool) -> float | int | str:
 Call = Callable[..., Awaitable[Response]]
 Texts = Mapping[str, str]
 OVER = (STOPPED, DECIDED)
-NOTES_GROUP = "Notes"
 
 
 async def show_new(visit: Visit) -> Response:
@@ -247,7 +246,7 @@ def _form(
         visit,
         "form.html",
         status,
-        groups=groups(typed, wrong, NOTES_GROUP if state in OVER else None),
+        groups=groups(typed, wrong, "Notes" if state in OVER else None),
         name=name,
         makes_version=state == RUNNING,
         is_over=state in OVER,

@@ -251,12 +251,10 @@ def early_warning(report: Report) -> str:
 
 
 def _time_left(report: Report, rate: float | None) -> str:
-    if report.planned_units is None or report.totals.units >= report.planned_units:
+    if report.planned_units is None or report.totals.units >= report.planned_units or rate == 0:
         return ""
     if rate is None:
         return "The time left can be estimated after an hour of traffic."
-    if not rate:
-        return ""
     days = _days((report.planned_units - report.totals.units) / rate)
     return (
         f"{days.capitalize()} left, at the average of {count(round(rate))} new units a day so far. "

@@ -39,7 +39,7 @@ MAX_FIELDS = 200
 class PageRoute:
     """One page or form: its handler and the role that it needs.
 
-    A key of one experiment opens the pages of that experiment, and pages with `narrow`, which show only that one.
+    A key of one experiment opens the pages of that experiment, and pages with `narrows`, which show only that one.
     """
 
     method: str

@@ -80,7 +80,6 @@ def _save(path: Path, script: bytes) -> None:
 
 VEGA = "vega.js"
 KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
-FOLDERS = ("interleaf.server", "interleaf.server.dashboard")
 EMBEDDED = "interleaf.js"  # the script for result pages of other sites
 _HOUR = 3600
 
@@ -117,7 +116,7 @@ async def serve(request: Request) -> Response:
 @lru_cache(maxsize=1)
 def own_files() -> dict[str, StaticFile]:
     """All files of this package; static reports and pages share a stylesheet."""
-    folders = [files(package).joinpath("static") for package in FOLDERS]
+    folders = [files(package).joinpath("static") for package in ("interleaf.server", "interleaf.server.dashboard")]
     paths = [path for folder in folders for path in folder.iterdir() if path.name.endswith(tuple(KINDS))]
     paths.append(files("interleaf.report").joinpath("templates", "page.css"))
     return {path.name: StaticFile(path.read_bytes()) for path in paths}

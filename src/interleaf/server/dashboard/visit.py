@@ -33,14 +33,6 @@ TTL = 4.0  # seconds; a chart takes longer to compute than a report
 MAX_DRAWINGS = 50
 
 
-@dataclass(frozen=True)
-class Charts:
-    """The charts of each section of a report, or why there are none."""
-
-    charts: dict[str, list[Chart]] = field(default_factory=dict)
-    missing: str = ""
-
-
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -54,19 +46,20 @@ HEADERS = {
 class DashboardState:
     """What all requests to the dashboard share.
 
-    `charts`: those of each version whose page is open; they may be a few seconds older than its report.
+    `charts`: those of each section of the report of a version whose page is open, or the reason why there are none.
+    They may be a few seconds older than the report.
     """
 
     def __init__(self, service: Service) -> None:
         self.service, self.attempts, self.charts = service, Attempts(), TTLCache(self._draw, TTL, MAX_DRAWINGS)
 
-    def _draw(self, place: tuple[str, int]) -> Charts:
+    def _draw(self, place: tuple[str, int]) -> tuple[dict[str, list[Chart]], str]:
         try:
             plots.check_drawing()
         except InterleafError:
-            return Charts(missing=NO_CHARTS)
+            return {}, NO_CHARTS
         report = next(iter(self.service.reports.get_blocking(*place).reports.values()), None)
-        return Charts() if report is None else Charts(charts(report))
+        return {} if report is None else charts(report), ""
 
 
 @dataclass
