@@ -20,31 +20,19 @@ DEFAULT_OUT = "log.parquet"
 
 def import_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf import`."""
-    parser.add_argument("kind", choices=list(IMPORTS), metavar="KIND", help=_kinds(IMPORTS))
-    parser.add_argument(
-        "source",
-        nargs="+",
-        metavar="FILE",
-        help="files, globs or folders; trec and letor: NAME=FILE for each ranker",
-    )
-    parser.add_argument(
-        "--out", metavar="FILE", help=f"log to write: .parquet, .jsonl or .jsonl.gz (default: a new {DEFAULT_OUT})"
-    )
-    parser.add_argument("--experiment", default="imported", help="experiment of lists that name none")
-    parser.add_argument("--method", help="method that composed lists with owners, or that composes them (trec, letor)")
-    parser.add_argument(
-        "--unit", choices=["user", "client", "session"], help="what identifies a unit (default: detected)"
-    )
-    parser.add_argument("--ordinals", type=int, choices=[0, 1], help="number of the first position (default: detected)")
-    parser.add_argument("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
-    parser.add_argument(
-        "--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds"
-    )
-    parser.add_argument("--judged", metavar="FILE", help="letor: learning-to-rank file that the scores belong to")
-    parser.add_argument("-k", type=int, default=10, help="trec, letor: number of documents in a list")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="trec, letor: random seed of lists, and of the order of equal scores"
-    )
+    add = parser.add_argument
+    add("kind", choices=list(IMPORTS), metavar="KIND", help=_kinds(IMPORTS))
+    add("source", nargs="+", metavar="FILE", help="files, globs or folders; trec and letor: NAME=FILE for each ranker")
+    add("--out", metavar="FILE", help=f"log to write: .parquet, .jsonl or .jsonl.gz (default: a new {DEFAULT_OUT})")
+    add("--experiment", default="imported", help="experiment of lists that name none")
+    add("--method", help="method that composed lists with owners, or that composes them (trec, letor)")
+    add("--unit", choices=["user", "client", "session"], help="what identifies a unit (default: detected)")
+    add("--ordinals", type=int, choices=[0, 1], help="number of the first position (default: detected)")
+    add("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
+    add("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds")
+    add("--judged", metavar="FILE", help="letor: learning-to-rank file that the scores belong to")
+    add("-k", type=int, default=10, help="trec, letor: number of documents in a list")
+    add("--seed", type=int, default=0, help="trec, letor: random seed of lists, and of the order of equal scores")
     _add_format(parser)
 
 
@@ -73,13 +61,12 @@ def run_import(options: argparse.Namespace) -> int:
 
 def export_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf export`."""
-    parser.add_argument("kind", choices=list(EXPORTS), metavar="KIND", help=_kinds(EXPORTS))
-    parser.add_argument("log", nargs="+", metavar="LOG", help="files, globs or folders: Parquet, JSON lines or CSV")
-    parser.add_argument("--out", required=True, metavar="FILE", help="file to write; trec: folder")
-    parser.add_argument("--application", default="interleaf", help="ubi: name of the application")
-    parser.add_argument(
-        "--id-field", default="id", metavar="FIELD", help="ubi: field of the index that holds document ids"
-    )
+    add = parser.add_argument
+    add("kind", choices=list(EXPORTS), metavar="KIND", help=_kinds(EXPORTS))
+    add("log", nargs="+", metavar="LOG", help="files, globs or folders: Parquet, JSON lines or CSV")
+    add("--out", required=True, metavar="FILE", help="file to write; trec: folder")
+    add("--application", default="interleaf", help="ubi: name of the application")
+    add("--id-field", default="id", metavar="FIELD", help="ubi: field of the index that holds document ids")
     _add_format(parser)
 
 

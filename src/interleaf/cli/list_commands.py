@@ -90,14 +90,15 @@ def _range(parameter: Parameter) -> str:
 
 def interleave_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf interleave`."""
+    add = parser.add_argument
     add_method_options(parser)
-    parser.add_argument(
+    add(
         "--key",
         nargs="+",
         metavar="PART",
         help="the same key gives the same list; a key that was printed ('k1:...') can be given again (default: random)",
     )
-    parser.add_argument(
+    add(
         "--fixed",
         nargs="+",
         default=[],
@@ -105,7 +106,7 @@ def interleave_options(parser: argparse.ArgumentParser) -> None:
         metavar="RANK=DOCUMENT",
         help="documents at fixed ranks that belong to no ranker, such as 1=ad-7; the list to show is then whole_list",
     )
-    parser.add_argument("--rankings", action="store_true", help="print the input rankings, too")
+    add("--rankings", action="store_true", help="print the input rankings, too")
 
 
 def run_interleave(options: argparse.Namespace) -> int:

@@ -16,29 +16,28 @@ LOGS = "files, globs or folders: Parquet, JSON lines or CSV"
 
 def analyze_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf analyze`."""
-    parser.add_argument("log", nargs="+", metavar="LOG", help=f"{LOGS}; or saved tallies (.tally)")
+    add = parser.add_argument
+    add("log", nargs="+", metavar="LOG", help=f"{LOGS}; or saved tallies (.tally)")
     add_log_options(parser, "analyze")
-    parser.add_argument("--control", help="ranker that the others are compared with")
+    add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
-    parser.add_argument(
+    add(
         "--planned-units",
         type=int,
         metavar="N",
         help="number of units planned before the start; the anytime interval is tuned to it",
     )
-    parser.add_argument(
-        "--look", type=_look, metavar="K/N", help="this is look K of N planned looks (O'Brien-Fleming); 1/1: one look"
-    )
-    parser.add_argument("--correction", default="holm", help="correction for many pairs: holm or max_t")
-    parser.add_argument(
+    add("--look", type=_look, metavar="K/N", help="this is look K of N planned looks (O'Brien-Fleming); 1/1: one look")
+    add("--correction", default="holm", help="correction for many pairs: holm or max_t")
+    add(
         "--cluster",
         default="unit",
         metavar="BY",
         help="how errors are clustered: unit, or unit_and_query for a result about queries like these",
     )
-    parser.add_argument("--aa", action="store_true", help="treat as an A/A test (no difference is expected)")
-    parser.add_argument("--holdout", type=float, metavar="SHARE", help="planned share of units in the holdout")
-    parser.add_argument(
+    add("--aa", action="store_true", help="treat as an A/A test (no difference is expected)")
+    add("--holdout", type=float, metavar="SHARE", help="planned share of units in the holdout")
+    add(
         "--split",
         nargs="+",
         type=pair("ARM=SHARE, such as A=0.6", float, at_last=True),
@@ -46,7 +45,7 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
         help="planned shares of units in A/B buckets, such as A=0.6 B=0.4 (default: equal shares)",
     )
     add_output_options(parser, "text", "json", "markdown", "html", "tally")
-    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a health check failed")
+    add("--strict", action="store_true", help="exit with status 1 if a health check failed")
 
 
 def _look(text: str) -> tuple[int, int]:
@@ -84,28 +83,23 @@ def run_analyze(options: argparse.Namespace) -> int:
 
 def plan_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf plan`."""
-    parser.add_argument(
-        "log", nargs="*", metavar="LOG", help="pilot log or saved tallies, to measure how much people differ"
-    )
+    add = parser.add_argument
+    add("log", nargs="*", metavar="LOG", help="pilot log or saved tallies, to measure how much people differ")
     add_log_options(parser, "plan")
-    parser.add_argument("--effect", type=float, help="score to detect, such as 0.02: the smallest that matters to you")
-    parser.add_argument("--units", type=int, help="compute instead the effect that this number of people can detect")
-    parser.add_argument("--power", type=float, default=0.8, help="probability to detect the effect")
+    add("--effect", type=float, help="score to detect, such as 0.02: the smallest that matters to you")
+    add("--units", type=int, help="compute instead the effect that this number of people can detect")
+    add("--power", type=float, default=0.8, help="probability to detect the effect")
     add_confidence(parser)
-    parser.add_argument("--variance", type=float, default=0.5, help="without a log: variance of an impression's score")
-    parser.add_argument(
-        "--correlation", type=float, default=0.0, help="without a log: correlation between the scores of one unit"
-    )
-    parser.add_argument(
+    add("--variance", type=float, default=0.5, help="without a log: variance of an impression's score")
+    add("--correlation", type=float, default=0.0, help="without a log: correlation between the scores of one unit")
+    add(
         "--impressions-per-unit",
         type=float,
         default=1.0,
         help="without a log: impressions with an event, per unit that has any",
     )
-    parser.add_argument(
-        "--share-with-event", type=float, default=1.0, help="without a log: share of people who have an event"
-    )
-    parser.add_argument(
+    add("--share-with-event", type=float, default=1.0, help="without a log: share of people who have an event")
+    add(
         "--even-activity",
         action="store_true",
         help="without a log: all people come equally often; otherwise a few come far more often (Pareto law)",
@@ -145,11 +139,10 @@ def run_plan(options: argparse.Namespace) -> int:
 
 def learn_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf learn`."""
-    parser.add_argument(
-        "log", nargs="+", metavar="LOG", help="logs of experiments with two rankers, or saved sums (.sums)"
-    )
+    add = parser.add_argument
+    add("log", nargs="+", metavar="LOG", help="logs of experiments with two rankers, or saved sums (.sums)")
     add_log_options(parser, "learn")
-    parser.add_argument(
+    add(
         "--better",
         nargs="+",
         default=[],
@@ -157,19 +150,13 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
         metavar="EXPERIMENT=RANKER",
         help="ranker known to be better; without it, equal credit decides, or the experiment is skipped",
     )
-    parser.add_argument("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of C12)")
-    parser.add_argument("--captions", metavar="FILE", help="caption model, whose click weight becomes a feature")
-    parser.add_argument("--ridge", type=float, help="ridge penalty (default: by cross-validation over experiments)")
-    parser.add_argument(
-        "--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty (default: all but click)"
-    )
-    parser.add_argument(
-        "--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same"
-    )
-    parser.add_argument(
-        "--group", metavar="TEXT", help="leave experiments out together if their names agree up to TEXT, such as /"
-    )
-    parser.add_argument(
+    add("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of C12)")
+    add("--captions", metavar="FILE", help="caption model, whose click weight becomes a feature")
+    add("--ridge", type=float, help="ridge penalty (default: by cross-validation over experiments)")
+    add("--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty (default: all but click)")
+    add("--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same")
+    add("--group", metavar="TEXT", help="leave experiments out together if their names agree up to TEXT, such as /")
+    add(
         "--folds",
         type=int,
         default=16,
@@ -206,25 +193,20 @@ def run_learn(options: argparse.Namespace) -> int:
 
 def caption_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf caption`."""
-    parser.add_argument("log", nargs="+", metavar="LOG", help=f"{LOGS}; with captions")
+    add = parser.add_argument
+    add("log", nargs="+", metavar="LOG", help=f"{LOGS}; with captions")
     add_log_options(parser, "caption")
-    parser.add_argument(
-        "--tune", default="best", help="how thresholds of features are chosen: best (best fit), quartiles or none"
-    )
-    parser.add_argument(
-        "--held-out", type=float, default=0.3, metavar="SHARE", help="share of units that the models are tested on"
-    )
-    parser.add_argument(
-        "--weights", default="probability", help="how clicks are weighted: by probability, or by odds as in the paper"
-    )
-    parser.add_argument(
+    add("--tune", default="best", help="how thresholds of features are chosen: best (best fit), quartiles or none")
+    add("--held-out", type=float, default=0.3, metavar="SHARE", help="share of units that the models are tested on")
+    add("--weights", default="probability", help="how clicks are weighted: by probability, or by odds as in the paper")
+    add(
         "--navigational",
         type=pair("ATTRIBUTE=VALUE, such as layout=enhanced"),
         metavar="ATTRIBUTE=VALUE",
         help="attribute that marks enhanced navigational pages",
     )
-    parser.add_argument("--page", metavar="IMPRESSION", help="explain one page: what each caption adds")
-    parser.add_argument("--model", metavar="FILE", help="use the model in this file, written by --out, and learn none")
+    add("--page", metavar="IMPRESSION", help="explain one page: what each caption adds")
+    add("--model", metavar="FILE", help="use the model in this file, written by --out, and learn none")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg")
 
@@ -254,10 +236,9 @@ def run_caption(options: argparse.Namespace) -> int:
 
 def reuse_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf reuse`."""
-    parser.add_argument(
-        "log", nargs="+", metavar="LOG", help="logs whose lists were drawn at random, with queries and documents"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("log", nargs="+", metavar="LOG", help="logs whose lists were drawn at random, with queries and documents")
+    add(
         "--rankings",
         nargs="+",
         required=True,
@@ -266,9 +247,9 @@ def reuse_options(parser: argparse.ArgumentParser) -> None:
         help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker in the log",
     )
     add_log_options(parser, "reuse")
-    parser.add_argument("--clip", type=float, default=10.0, metavar="W", help="maximum weight of the clipped estimate")
+    add("--clip", type=float, default=10.0, metavar="W", help="maximum weight of the clipped estimate")
     add_confidence(parser)
-    parser.add_argument("--seed", type=int, default=0, help="random seed of the new rankers' lists")
+    add("--seed", type=int, default=0, help="random seed of the new rankers' lists")
     add_output_options(parser, "text", "json", "markdown", "svg")
 
 

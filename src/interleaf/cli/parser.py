@@ -111,22 +111,21 @@ def _lines(path: str) -> list[str]:
 
 def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add the options with which a verb reads a log; options that are not given are None."""
+    add = parser.add_argument
     types = {"events": _kind_and_weight, "exclude": pair("ATTRIBUTE=VALUE, such as device=bot")}
     for option in fields(LogOptions):
         if argument := option.metadata.get("arguments", {}).get(verb):
             settings: dict[str, Any] = {"default": None, **argument}
             if option.name in types:
                 settings["type"] = types[option.name]
-            parser.add_argument(f"--{option.name}", **settings)
-    parser.add_argument(
+            add(f"--{option.name}", **settings)
+    add(
         "--exclude-units",
         type=_lines,
         metavar="FILE",
         help="exclude the units in this file, one per line, such as internal traffic",
     )
-    parser.add_argument(
-        "--max-impressions", type=int, metavar="N", help="exclude units with more impressions, such as crawlers"
-    )
+    add("--max-impressions", type=int, metavar="N", help="exclude units with more impressions, such as crawlers")
 
 
 def given_log_options(options: argparse.Namespace) -> dict[str, Any]:

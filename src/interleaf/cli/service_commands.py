@@ -45,36 +45,29 @@ def store_option(parser: argparse.ArgumentParser) -> None:
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf serve`."""
+    add = parser.add_argument
     store_option(parser)
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; any other than a loopback address needs keys"
-    )
-    parser.add_argument("--port", type=int, default=8080, help="port to listen on")
-    parser.add_argument(
-        "--workers", type=int, default=1, help="number of worker processes; more than one needs PostgreSQL"
-    )
-    parser.add_argument(
-        "--unit-secret-file", type=Path, help="store user ids as hashes, keyed with the secret in this file"
-    )
-    parser.add_argument(
+    add("--host", default="127.0.0.1", help="address to listen on; any other than a loopback address needs keys")
+    add("--port", type=int, default=8080, help="port to listen on")
+    add("--workers", type=int, default=1, help="number of worker processes; more than one needs PostgreSQL")
+    add("--unit-secret-file", type=Path, help="store user ids as hashes, keyed with the secret in this file")
+    add(
         "--queries",
         choices=("keep", "hash", "drop"),
         default="keep",
         help="whether query texts are stored as they are, hashed or not at all",
     )
-    parser.add_argument(
-        "--retention-days", type=float, help="delete the rows of closed impressions after this number of days"
-    )
-    parser.add_argument("--max-requests", type=float, default=10_000, help="rate limit, in requests per second and key")
-    parser.add_argument("--max-connections", type=int, default=2000, help="maximum number of connections per worker")
-    parser.add_argument(
+    add("--retention-days", type=float, help="delete the rows of closed impressions after this number of days")
+    add("--max-requests", type=float, default=10_000, help="rate limit, in requests per second and key")
+    add("--max-connections", type=int, default=2000, help="maximum number of connections per worker")
+    add(
         "--trusted-proxies",
         nargs="+",
         metavar="ADDRESS",
         default=["127.0.0.1", "::1"],
         help="addresses or networks of proxies whose X-Forwarded-For names the client",
     )
-    parser.add_argument(
+    add(
         "--max-browser-requests",
         type=float,
         default=50,
@@ -315,19 +308,18 @@ def _trust_clock(options: argparse.Namespace) -> int:
 
 def demo_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf demo`."""
-    parser.add_argument("--people", type=int, default=1000, help="number of simulated people; 0: only you")
-    parser.add_argument(
-        "--until-decided", action="store_true", help="stop and print the report as soon as there is a verdict"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--people", type=int, default=1000, help="number of simulated people; 0: only you")
+    add("--until-decided", action="store_true", help="stop and print the report as soon as there is a verdict")
+    add(
         "--rankers",
         nargs="+",
         default=["equal", "exact"],
         help=f"rankers to compare, the control first: {', '.join(RANKERS)}",
     )
-    parser.add_argument("--seed", type=int, default=1, help="random seed of the people")
-    parser.add_argument("--port", type=int, default=0, help="port of the service; 0: any free port")
-    parser.add_argument("--store", metavar="PATH", help="store of the service (default: a temporary file)")
+    add("--seed", type=int, default=1, help="random seed of the people")
+    add("--port", type=int, default=0, help="port of the service; 0: any free port")
+    add("--store", metavar="PATH", help="store of the service (default: a temporary file)")
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -16,10 +16,11 @@ LOGS = ("parquet", "jsonl")
 
 def simulate_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf simulate`."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "data", nargs="*", metavar="FILE", help="judged queries, as LETOR or SVMlight text (default: synthetic queries)"
     )
-    parser.add_argument(
+    add(
         "--rankers",
         nargs="+",
         type=int,
@@ -28,17 +29,15 @@ def simulate_options(parser: argparse.ArgumentParser) -> None:
         help="a ranker for each number: the feature to rank by",
     )
     add_method_options(parser)
-    parser.add_argument("--clicks", default="navigational", metavar="MODEL", help="click model, such as informational")
-    parser.add_argument("--scheme", help="how clicks become a score (default: the method's)")
-    parser.add_argument("--impressions", type=int, default=10_000, help="number of impressions per run, or of the log")
-    parser.add_argument("--runs", type=int, default=25, help="number of simulated runs")
-    parser.add_argument("--seed", type=int, default=1, help="random seed")
-    parser.add_argument("--rankings", action="store_true", help="in a log: write the input rankings, too")
-    parser.add_argument("--taste", type=float, default=0.0, help="in a log: how much people prefer the first ranker")
-    parser.add_argument(
-        "--captions", type=float, help="in a log: write captions, and how much they attract people; 0: not at all"
-    )
-    parser.add_argument(
+    add("--clicks", default="navigational", metavar="MODEL", help="click model, such as informational")
+    add("--scheme", help="how clicks become a score (default: the method's)")
+    add("--impressions", type=int, default=10_000, help="number of impressions per run, or of the log")
+    add("--runs", type=int, default=25, help="number of simulated runs")
+    add("--seed", type=int, default=1, help="random seed")
+    add("--rankings", action="store_true", help="in a log: write the input rankings, too")
+    add("--taste", type=float, default=0.0, help="in a log: how much people prefer the first ranker")
+    add("--captions", type=float, help="in a log: write captions, and how much they attract people; 0: not at all")
+    add(
         "--captions-lean",
         type=float,
         default=0.0,
@@ -85,12 +84,13 @@ def run_simulate(options: argparse.Namespace) -> int:
 
 def reproduce_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf reproduce`."""
-    parser.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
-    parser.add_argument("--data", metavar="DIR", help="folder of a learning-to-rank set (default: synthetic queries)")
-    parser.add_argument("--scale", default="quick", help="quick, or paper for the published size")
-    parser.add_argument("--seed", type=int, default=1, help="random seed")
-    parser.add_argument("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) to a folder")
-    parser.add_argument("--fresh", action="store_true", help="start anew, and do not continue an interrupted run")
+    add = parser.add_argument
+    add("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
+    add("--data", metavar="DIR", help="folder of a learning-to-rank set (default: synthetic queries)")
+    add("--scale", default="quick", help="quick, or paper for the published size")
+    add("--seed", type=int, default=1, help="random seed")
+    add("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) to a folder")
+    add("--fresh", action="store_true", help="start anew, and do not continue an interrupted run")
 
 
 def run_reproduce(options: argparse.Namespace) -> int:
