@@ -42,145 +42,57 @@ MAY_BE_UNMIXED = (
 class ImportNote(Code):
     """What an importer converts, guesses or leaves out: its code, its text, and the remedy."""
 
-    QUERY_WITHOUT_ID = (
-        "query_without_id",
-        "query without a query_id",
-        "log the id that the engine returns; without it, events cannot be joined to the query",
-    )
-    QUERY_WITHOUT_TIME = (
-        "query_without_time",
-        "query without a time that can be read",
-        "write timestamps as ISO 8601 or epoch milliseconds",
-    )
-    NOTHING_SHOWN = (
-        "nothing_shown",
-        "query with nothing shown",
-        "log query_response_hit_ids, or an impression event for each shown document",
-    )
-    GAPS_IN_LIST = (
-        "gaps_in_list",
-        "query with impression events that leave gaps",
-        "log one for every shown document, with its ordinal",
-    )
+    QUERY_WITHOUT_ID = "query_without_id", "query without a query_id", "log the id that the engine returns"
+    QUERY_WITHOUT_TIME = "query_without_time", "query without a valid time", "write ISO 8601 or epoch milliseconds"
+    NOTHING_SHOWN = "nothing_shown", "query without hits", "log query_response_hit_ids, or impression events"
+    GAPS_IN_LIST = "gaps_in_list", "impression events with gaps", "log one for every shown document, with its ordinal"
     HIT_WITHOUT_ID = "hit_without_id", "query with a hit that is no id", "give hits as texts"
     QUERY_REPEATED = "query_repeated", "query that came again", "it counts once"
-    QUERY_COMPLETED = (
-        "query_completed",
-        "query that came again and filled in what was missing",
-        "it counts once, with what all its records say",
-    )
-    QUERY_WITH_OTHER_HITS = (
-        "query_with_other_hits",
-        "query that came again with other hits",
-        "the first one with owners counts; give every page its own query_id",
-    )
-    OTHER_SYSTEM = (
-        "other_system",
-        "query of another system",
-        "only lists of interleaf are imported; import the others from a separate file",
-    )
+    QUERY_COMPLETED = "query_completed", "query that came again with more fields", "it counts once, with all fields"
+    QUERY_WITH_OTHER_HITS = "query_with_other_hits", "query that came again with other hits", "the first one counts"
+    OTHER_SYSTEM = "other_system", "query of another system", "left out; import it from a separate file"
     NO_OWNERS = "no_owners", "answer without owners", "it was not interleaved, so it is left out"
     NO_DOCUMENTS = "no_documents", "answer without a list of documents", "give the engine's whole answer as `response`"
-    DOCUMENT_WITHOUT_ID = (
-        "document_without_id",
-        "answer with a document that has no id",
-        "request the unique key from the engine, and name it with --id-field",
-    )
-    UNREADABLE_COLUMNS = (
-        "unreadable_columns",
-        "query whose columns cannot be read",
-        "keep the query_attributes as the export wrote them",
-    )
+    DOCUMENT_WITHOUT_ID = "document_without_id", "answer with a document without id", "name the key with --id-field"
+    UNREADABLE_COLUMNS = "unreadable_columns", "query with invalid columns", "keep query_attributes as exported"
     DOCUMENT_TWICE = "document_twice", "list that shows a document twice", "events count for its first position"
     LIST_REBUILT = (
         "list_rebuilt",
-        "shown list made from impression events",
+        "list made from impression events",
         "nothing to do, but logged hits are more reliable",
     )
-    EVENT_WITHOUT_QUERY = (
-        "event_without_query",
-        "event without a query_id",
-        "pass the query's id to the page, and log it with each event",
-    )
-    EVENT_WITHOUT_TIME = (
-        "event_without_time",
-        "event without a time that can be read",
-        "write timestamps as ISO 8601 or epoch milliseconds",
-    )
-    QUERY_NOT_FOUND = (
-        "query_not_found",
-        "event of a query that is not there",
-        "export queries and events of the same days, and events of some more hours",
-    )
+    EVENT_WITHOUT_QUERY = "event_without_query", "event without a query_id", "log the query's id with each event"
+    EVENT_WITHOUT_TIME = "event_without_time", "event without a valid time", "write ISO 8601 or epoch milliseconds"
+    QUERY_NOT_FOUND = "query_not_found", "event of an unknown query", "export queries and events of the same days"
     QUERY_LEFT_OUT = "query_left_out", "event of a query that is left out", "see the queries"
     EARLIER_PAGE = "earlier_page", "click on an earlier page of its session", "it counts on that page"
     EVENT_NOT_ON_LIST = (
         "event_not_on_list",
         "event on nothing shown",
-        "fine for ads and other boxes; else log the object_id that the hits have",
+        "fine for ads; else log the hit's id as object_id",
     )
-    EVENT_WITHOUT_DOCUMENT = (
-        "event_without_document",
-        "event about no document",
-        "fine for searches, filters and the like",
-    )
-    UNREADABLE_ORDINAL = (
-        "unreadable_ordinal",
-        "event whose ordinal cannot be read as a rank",
-        "say with --ordinals whether they start at 0 or 1",
-    )
-    PLACED_BY_ORDINAL = (
-        "placed_by_ordinal",
-        "event placed by its ordinal",
-        "log object_id: an ordinal may include ads, or be of another page",
-    )
-    PLACED_BY_INTERNAL_ID = (
-        "placed_by_internal_id",
-        "event placed by internal_id",
-        "log queries with object_id_field, so that hits are stable ids",
-    )
+    EVENT_WITHOUT_DOCUMENT = "event_without_document", "event about no document", "fine for searches and filters"
+    UNREADABLE_ORDINAL = "unreadable_ordinal", "event with an unclear ordinal", "give --ordinals 0 or 1"
+    PLACED_BY_ORDINAL = "placed_by_ordinal", "event placed by its ordinal", "log object_id: an ordinal may include ads"
+    PLACED_BY_INTERNAL_ID = "placed_by_internal_id", "event placed by internal_id", "log queries with object_id_field"
     EVENT_REPEATED = "event_repeated", "event that came again", "it counts once, with the largest dwell of its copies"
-    DWELL_TIME = (
-        "dwell_time",
-        "event with a dwell_time",
-        "taken as seconds on the document; if your script, like UBI's own, logs seconds on the page, leave --dwell out",
-    )
-    IMPRESSION_EVENT = (
-        "impression_event",
-        "impression event",
-        "it says what was shown, and is not a reaction of the user",
-    )
-    UNKNOWN_RECORD = (
-        "unknown_record",
-        "record that is neither query nor event",
-        "a query has user_query, an event has action_name",
-    )
+    DWELL_TIME = "dwell_time", "event with a dwell_time", "taken as seconds on the document, not on the page before"
+    IMPRESSION_EVENT = "impression_event", "impression event", "it says what was shown, and is no reaction of the user"
+    UNKNOWN_RECORD = "unknown_record", "record that is neither query nor event", "give user_query or action_name"
     NO_TIME_ZONE = "no_time_zone", "time without a zone", "taken as UTC; write the zone"
     NUMERIC_TIME = "numeric_time", "time as a number", "taken as epoch milliseconds, below 10^11 as seconds"
     NUMERIC_ID = "numeric_id", "id as a number", "taken as its digits; the schema asks for text"
-    ORDINAL_NOT_WHOLE = (
-        "ordinal_not_whole",
-        "ordinal that is no whole number",
-        "taken as the number that it says; the schema asks for an integer",
-    )
+    ORDINAL_NOT_WHOLE = "ordinal_not_whole", "ordinal that is no integer", "taken as the number that it says"
     ATTRIBUTE_NOT_TEXT = "attribute_not_text", "attribute that is no text", "left out; the plugin keeps texts only"
     OTHER_UNIT = "other_unit", "unit of another kind", "the chosen unit was not known, so the next one was used"
     UNKNOWN_UNIT = "unknown_unit", "unit that is not known", "the impression is its own unit; log client_id"
     UNKNOWN_OWNER = (
         "unknown_owner",
         "list with a document of no known owner",
-        "log search_config with impression events; fairness cannot be checked",
+        "log search_config; fairness is not checked",
     )
-    ONE_CONFIGURATION = (
-        "one_configuration",
-        "list of one configuration",
-        "no list mixes two: each is an arm, as in an A/B test, and not interleaved",
-    )
-    UNKNOWN_CONFIGURATION = (
-        "unknown_configuration",
-        "list of an unknown configuration",
-        "left out: no event names its arm; log search_config with impression events",
-    )
+    ONE_CONFIGURATION = "one_configuration", "list of one configuration", "each is an arm, as in an A/B test"
+    UNKNOWN_CONFIGURATION = "unknown_configuration", "list of an unknown configuration", "left out; log search_config"
     TWO_OWNERS = "two_owners", "hit with two owners", "the first one counts"
 
 
