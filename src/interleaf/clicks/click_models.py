@@ -81,14 +81,13 @@ def click_cascade(inputs: CascadeInputs, randomness: Randomness, clicks: Array) 
 
 
 @kernel
-def _click_cascade_batch(
-    grades: Array, counts: Array, keys: Array, click_by: Array, stop_by: Array, needs: bool, clicks: Array
-) -> None:
+def _click_cascade_batch(inputs: CascadeInputs, counts: Array, keys: Array, clicks: Array) -> None:
+    grades, click, stop, needs_click = inputs
     randomness: Any = np.zeros(3, np.uint64)
     for row in range(len(counts)):
         reseed(randomness, keys, row)
         count = counts[row]
-        click_cascade(CascadeInputs(grades[row, :count], click_by, stop_by, needs), randomness, clicks[row, :count])
+        click_cascade(CascadeInputs(grades[row, :count], click, stop, needs_click), randomness, clicks[row, :count])
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,8 @@ class Cascade(ClickModel):
         """Clicks `[row, position]` on lists whose documents have these grades, with a key for each row."""
         _check_batch(grades, counts, len(self.click))
         clicks = np.zeros(grades.shape, np.bool_)
-        tables = numbers(self.click, False), numbers(self.stop, False)
-        _click_cascade_batch(grades, counts, keys, *tables, self.stop_needs_click, clicks)
+        inputs = CascadeInputs(grades, numbers(self.click, False), numbers(self.stop, False), self.stop_needs_click)
+        _click_cascade_batch(inputs, counts, keys, clicks)
         return clicks
 
 
@@ -225,19 +224,16 @@ class OneClick(ClickModel):
         return numbers(_by_rank(self.weights, len(documents)), exact)
 
 
-class IntentInputs(NamedTuple):
-    """How common each intent is, and whether the document at each position serves it, `[intent, position]`."""
-
-    shares: Array
-    serves: Array
-
-
 @kernel
-def click_first_match(inputs: IntentInputs, randomness: Randomness, clicks: Array) -> None:
-    """The first document that serves the person's intent, if any does."""
-    intent = pick_weighted(randomness, inputs.shares, len(inputs.shares))
+def click_first_match(inputs: tuple[Array, Array], randomness: Randomness, clicks: Array) -> None:
+    """The first document that serves the person's intent, if any does.
+
+    `inputs` are the share of each intent, and whether a document serves it, `[intent, position]`.
+    """
+    shares, serves = inputs
+    intent = pick_weighted(randomness, shares, len(shares))
     for position in range(len(clicks)):
-        if inputs.serves[intent, position]:
+        if serves[intent, position]:
             clicks[position] = True
             break
 
@@ -259,9 +255,9 @@ class Intents(ClickModel):
     def __post_init__(self) -> None:
         _check_weights([share for share, _ in self.intents], "the shares of the intents")
 
-    def inputs(self, documents: Sequence[Document], exact: bool) -> IntentInputs:
+    def inputs(self, documents: Sequence[Document], exact: bool) -> tuple[Array, Array]:
         serves = [[document in wants for document in documents] for _, wants in self.intents]
-        return IntentInputs(numbers([share for share, _ in self.intents], exact), np.array(serves, np.bool_))
+        return numbers([share for share, _ in self.intents], exact), np.array(serves, np.bool_)
 
 
 def numbers(values: Sequence[Any], exact: bool) -> Array:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -24,7 +23,7 @@ from interleaf.kernels.jit import kernel
 STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the prior, chosen by held-out likelihood
 HELD_OUT_SHARE, HELD_OUT_SEED, MAX_START = 0.2, 0, 0.95  # a start below 1: EM cannot leave an examination of 1
 Trials = tuple[tuple[float, float], ...]
-State = TypeVar("State")
+Rates = tuple[Array, Array]  # examination or continuation by rank, and attraction by pair of query and document
 
 
 class ClickPerplexity(NamedTuple):
@@ -101,9 +100,6 @@ class QueryDocuments:
         keys = pages.queries[:, None].astype(np.int64) * pages.document_count + pages.documents
         return cls(np.unique(keys[pages.shown]), pages.query_count, pages.document_count)
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     def on(self, pages: ResultPages) -> Array:
         """The number of the pair at each place, `[page, rank]`; -1 for a new pair, and where nothing is shown."""
         if (pages.query_count, pages.document_count) != (self.query_count, self.document_count):
@@ -143,18 +139,18 @@ Model = TypeVar("Model", bound=Fitted)
 
 
 def _climb(
-    step: Callable[[State], tuple[State, float]], state: State, rounds: int, tolerance: float
-) -> tuple[State, tuple[float, ...], bool]:
-    """Repeat `step`, which returns the next state and the objective of its argument, until it gains no more."""
-    next_state, objective = step(state)
+    step: Callable[[Rates], tuple[Rates, float]], rates: Rates, rounds: int, tolerance: float
+) -> tuple[Rates, tuple[float, ...], bool]:
+    """Repeat `step`, which returns the next rates and the objective of its argument, until it gains no more."""
+    next_rates, objective = step(rates)
     objectives = [objective]
     for _ in range(rounds):
-        state = next_state
-        next_state, objective = step(state)
+        rates = next_rates
+        next_rates, objective = step(rates)
         objectives.append(objective)
         if objective - objectives[-2] <= tolerance:
-            return state, tuple(objectives), True
-    return state, tuple(objectives), False
+            return rates, tuple(objectives), True
+    return rates, tuple(objectives), False
 
 
 def _fit_with_prior(
@@ -164,6 +160,7 @@ def _fit_with_prior(
 
     `prepare(pages)` does the work that all strengths share, and returns a function that fits with one strength.
     """
+    _check_fittable(pages)
     if strength is not None:
         if not 0 < strength < float("inf"):  # without a prior, a pair without clicks would have probability 0
             raise ClickError(f"the strength of the prior cannot be {strength!r}; give a finite number above 0")
@@ -239,11 +236,6 @@ class FittedCascade(Fitted):
         return np.asarray(np.log(_read_pages(self.attractions(pages), pages.clicks, counts, *onward, looks)))
 
 
-class _CascadeState(NamedTuple):
-    continuation: Array
-    attraction: Array
-
-
 def fit_cascade(
     pages: ResultPages,
     stop_needs_click: bool = True,
@@ -258,95 +250,79 @@ def fit_cascade(
     nothing else in the model distinguishes lower ranks from higher ones. If people can stop anywhere, it is the click
     rate at the top, which everybody reads. EM ends when a round gains at most `tolerance` per page.
     """
-    _check_fittable(pages)
     return _fit_with_prior(pages, lambda part: _prepare_cascade(part, stop_needs_click, rounds, tolerance), strength)
 
 
 def _prepare_cascade(
     pages: ResultPages, stop_needs_click: bool, rounds: int, tolerance: float
 ) -> Callable[[float, Trials], FittedCascade]:
-    continuation, fallback = _start(pages, stop_needs_click, rounds, tolerance)
-    pairs, shown = QueryDocuments.of(pages), pages.shown
-    units = pairs.on(pages)
-    by_rank = np.broadcast_to(_extend(fallback, units.shape[1]), units.shape)
-    means = np.bincount(units[shown], by_rank[shown]) / np.bincount(units[shown])
-
-    def fit(strength: float, trials: Trials) -> FittedCascade:
-        problem = _CascadeProblem(pages, units, means, strength, stop_needs_click)
-        start = problem.closed_form()._replace(continuation=continuation)
-        state, objectives, converged = _climb(problem.round, start, rounds, tolerance * len(pages))
-        report = FitReport(strength, trials, objectives, converged)
-        return FittedCascade(state.continuation, state.attraction, fallback, stop_needs_click, pairs, report)
-
-    return fit
-
-
-def _start(pages: ResultPages, stop_needs_click: bool, rounds: int, tolerance: float) -> _CascadeState:
-    """Continuation and mean attraction by rank, of a cascade that treats all documents at a rank as one.
+    """Start from a cascade that treats all documents at a rank as one.
 
     If people can stop anywhere, such a cascade cannot distinguish a rank that few people reach from one with
     unattractive documents.
     """
-    ranks = np.where(pages.shown, np.arange(pages.documents.shape[1]), -1)
-    depth = int(pages.shown.any(axis=0).sum())
-    problem = _CascadeProblem(pages, ranks, np.full(depth, 0.5), 1.0, stop_needs_click)
-    start = problem.closed_form()
+    shown, limit = pages.shown, tolerance * len(pages)
+    ranks = np.where(shown, np.arange(shown.shape[1]), -1)
+    problem = _CascadeProblem(pages, ranks, np.full(int(shown.any(axis=0).sum()), 0.5), 1.0, stop_needs_click)
+    continuation, fallback = problem.closed_form()
     if stop_needs_click:
-        return _climb(problem.round, start, rounds, tolerance * len(pages))[0]
-    return start._replace(attraction=start.attraction[:1])
+        (continuation, fallback), *_ = _climb(problem.round, (continuation, fallback), rounds, limit)
+    else:
+        fallback = fallback[:1]
+    pairs = QueryDocuments.of(pages)
+    units = pairs.on(pages)
+    at_rank = np.broadcast_to(_extend(fallback, units.shape[1]), units.shape)
+    means = np.bincount(units[shown], at_rank[shown]) / np.bincount(units[shown])
+
+    def fit(strength: float, trials: Trials) -> FittedCascade:
+        problem = _CascadeProblem(pages, units, means, strength, stop_needs_click)
+        (by_rank, by_pair), objectives, converged = _climb(
+            problem.round, (continuation, problem.closed_form()[1]), rounds, limit
+        )
+        report = FitReport(strength, trials, objectives, converged)
+        return FittedCascade(by_rank, by_pair, fallback, stop_needs_click, pairs, report)
+
+    return fit
 
 
-@dataclass(frozen=True)
 class _CascadeProblem:
     """Units (pairs, or ranks) at each place, the mean of the prior of each unit's attraction, and its strength."""
 
-    pages: ResultPages
-    units: Array
-    means: Array
-    strength: float
-    stop_needs_click: bool
-
-    @cached_property
-    def _counts(self) -> Array:
-        return np.asarray(self.pages.shown.sum(axis=1))
-
-    @cached_property
-    def _clicked(self) -> Array:
-        return self._by_unit(self.pages.clicks)
-
-    @cached_property
-    def _next_shown(self) -> Array:
-        """Whether there is a document below each place; only there it matters whether people stop."""
-        depth = int(self.pages.shown.any(axis=0).sum())
-        return np.asarray(self.pages.shown[:, 1:depth])
+    def __init__(self, pages: ResultPages, units: Array, means: Array, strength: float, stop_needs_click: bool) -> None:
+        self.pages, self.units, self.means = pages, units, means
+        self.strength, self.stop_needs_click = strength, stop_needs_click
+        self._counts, self._clicked = pages.shown.sum(axis=1), self._by_unit(pages.clicks)
+        # Whether there is a document below each place; only there it matters whether people stop.
+        self._next_shown = pages.shown[:, 1 : int(pages.shown.any(axis=0).sum())]
 
     def _by_unit(self, values: Array) -> Array:
         """Sums over the places of each unit; `values` must be 0 where nothing is shown."""
         places = np.where(self.units >= 0, self.units, len(self.means))
         return np.bincount(places.ravel(), values.ravel(), len(self.means) + 1)[:-1]
 
-    def closed_form(self) -> _CascadeState:
+    def closed_form(self) -> Rates:
         """Guo's estimate: people read everything down to the last click, and nothing below."""
         below = np.cumsum(self.pages.clicks[:, ::-1], axis=1)[:, ::-1]
         looks = (below > 0) | ~self.pages.clicks.any(axis=1, keepdims=True)
         return self._maximise((looks & self.pages.shown).astype(float))
 
-    def round(self, state: _CascadeState) -> tuple[_CascadeState, float]:
+    def round(self, rates: Rates) -> tuple[Rates, float]:
         """One round of EM: the expected reads, then the rates of clicking and of reading on."""
+        continuation, attraction = rates
         looks: Array = np.zeros(self.units.shape)
-        onward = _onward(state.continuation, looks.shape[1], self.stop_needs_click)
-        likelihoods = _read_pages(state.attraction[self.units], self.pages.clicks, self._counts, *onward, looks)
-        prior = _log_prior(state.attraction, self.means, self.strength) + _log_prior(state.continuation, 0.5, 1)
+        onward = _onward(continuation, looks.shape[1], self.stop_needs_click)
+        likelihoods = _read_pages(attraction[self.units], self.pages.clicks, self._counts, *onward, looks)
+        prior = _log_prior(attraction, self.means, self.strength) + _log_prior(continuation, 0.5, 1)
         return self._maximise(looks), float(np.log(likelihoods).sum()) + prior
 
-    def _maximise(self, looks: Array) -> _CascadeState:
+    def _maximise(self, looks: Array) -> Rates:
         """The rate of reading on is smoothed by half a yes and half a no, so that it is never 0 or 1."""
         attraction = (self._clicked + self.strength * self.means) / (self._by_unit(looks) + self.strength)
         coins, width = self._next_shown, self._next_shown.shape[1]
         tossed = coins * (self.pages.clicks if self.stop_needs_click else looks)[:, :width]
         went_on = tossed * looks[:, 1 : width + 1] if self.stop_needs_click else looks[:, 1 : width + 1]
         rates = (went_on.sum(axis=0) + 0.5) / (tossed.sum(axis=0) + 1)
-        return _CascadeState(rates if width else np.array([0.5]), attraction)
+        return rates if width else np.array([0.5]), attraction
 
 
 def _onward(continuation: Array, width: int, stop_needs_click: bool) -> tuple[Array, Array]:
@@ -413,11 +389,6 @@ class _Cells(NamedTuple):
     clicked: Array
 
 
-class _PositionState(NamedTuple):
-    examination: Array
-    attraction: Array
-
-
 def fit_position_based(
     pages: ResultPages, strength: float | None = None, rounds: int = 1000, tolerance: float = 1e-7
 ) -> FittedPositionBased:
@@ -427,25 +398,26 @@ def fit_position_based(
     impressions; None chooses it by the likelihood of held-out sessions. EM ends when a round gains at most `tolerance`
     per page.
     """
-    _check_fittable(pages)
     return _fit_with_prior(pages, lambda part: _prepare_positions(part, rounds, tolerance), strength)
 
 
 def _prepare_positions(
     pages: ResultPages, rounds: int, tolerance: float
 ) -> Callable[[float, Trials], FittedPositionBased]:
-    pairs = QueryDocuments.of(pages)
-    cells = _cells(pages, pairs)
-    clicked, shown = np.bincount(cells.rank, cells.clicked), np.bincount(cells.rank, cells.shown)
-    rates = (clicked + 0.5) / (shown + 1)
+    pairs, width = QueryDocuments.of(pages), pages.documents.shape[1]
+    places = (pairs.on(pages) * width + np.arange(width))[pages.shown]
+    numbers, cell_of = np.unique(places, return_inverse=True)
+    clicked = np.bincount(cell_of, pages.clicks[pages.shown])
+    cells = _Cells(numbers // width, numbers % width, np.bincount(cell_of).astype(float), clicked)
+    rates = (np.bincount(cells.rank, cells.clicked) + 0.5) / (np.bincount(cells.rank, cells.shown) + 1)
     top, mean = int(np.argmax(rates)), float(rates.max())
-    start = _PositionState(np.minimum(rates / mean, MAX_START), np.full(len(pairs), mean))
-    start.examination[top] = 1
+    start = np.minimum(rates / mean, MAX_START), np.full(len(pairs.keys), mean)
+    start[0][top] = 1
     times = np.bincount(cells.pair, cells.shown)
 
     def fit(strength: float, trials: Trials) -> FittedPositionBased:
         (examination, attraction), objectives, converged = _climb(
-            lambda state: _round(cells, state, mean, strength, top), start, rounds, tolerance * len(pages)
+            lambda rates: _round(cells, rates, mean, strength, top), start, rounds, tolerance * len(pages)
         )
         report = FitReport(strength, trials, objectives, converged)
         return FittedPositionBased(examination, attraction, mean, times, pairs, report)
@@ -453,34 +425,23 @@ def _prepare_positions(
     return fit
 
 
-def _cells(pages: ResultPages, pairs: QueryDocuments) -> _Cells:
-    width = pages.documents.shape[1]
-    ranks = np.broadcast_to(np.arange(width), pages.documents.shape)
-    places = (pairs.on(pages) * width + ranks)[pages.shown]
-    cells, cell_of = np.unique(places, return_inverse=True)
-    clicked = np.bincount(cell_of, pages.clicks[pages.shown])
-    return _Cells(cells // width, cells % width, np.bincount(cell_of).astype(float), clicked)
-
-
-def _round(
-    cells: _Cells, state: _PositionState, mean: float, strength: float, top: int
-) -> tuple[_PositionState, float]:
+def _round(cells: _Cells, rates: Rates, mean: float, strength: float, top: int) -> tuple[Rates, float]:
     """One round of EM: the expected examinations and attractions, then the rates of both, with priors.
 
     Examination is smoothed by half a yes and half a no, so that a rank without clicks has no probability of 0.
     """
-    examination, attraction = state.examination[cells.rank], state.attraction[cells.pair]
+    examination, attraction = rates[0][cells.rank], rates[1][cells.pair]
     missed = cells.shown - cells.clicked
     unclicked = 1 - examination * attraction
     likelihood = np.sum(cells.clicked * np.log(examination * attraction) + missed * np.log(unclicked))
-    others = np.delete(state.examination, top)
-    objective = float(likelihood) + _log_prior(state.attraction, mean, strength) + _log_prior(others, 0.5, 1)
+    others = np.delete(rates[0], top)
+    objective = float(likelihood) + _log_prior(rates[1], mean, strength) + _log_prior(others, 0.5, 1)
     attracted = cells.clicked + missed * attraction * (1 - examination) / unclicked
     looked = cells.clicked + missed * examination * (1 - attraction) / unclicked
     by_rank = (np.bincount(cells.rank, looked) + 0.5) / (np.bincount(cells.rank, cells.shown) + 1)
     by_rank[top] = 1
     by_pair = np.bincount(cells.pair, attracted) + strength * mean
-    return _PositionState(by_rank, by_pair / (np.bincount(cells.pair, cells.shown) + strength)), objective
+    return (by_rank, by_pair / (np.bincount(cells.pair, cells.shown) + strength)), objective
 
 
 @dataclass(frozen=True)

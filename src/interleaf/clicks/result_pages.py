@@ -6,9 +6,9 @@ A line of that format (from the relevance-prediction challenge of 2011; PyClick 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -123,22 +123,20 @@ def parse_yandex(lines: Iterable[str], source: str = "the log") -> ResultPages:
     return log.to_pages()
 
 
-@dataclass
 class _YandexLog:
     """The lines read so far; names are numbered in the order of their first line."""
 
-    queries: dict[str, int] = field(default_factory=dict)
-    documents: dict[str, int] = field(default_factory=dict)
-    sessions: dict[str, int] = field(default_factory=dict)
-    pages: list[tuple[int, int, list[int]]] = field(default_factory=list)
-    pages_of: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    clicks: list[tuple[int, int]] = field(default_factory=list)
-    latest: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    not_shown: int = 0
+    def __init__(self) -> None:
+        self.queries, self.documents, self.sessions = (dict[str, int]() for _ in range(3))
+        self.pages: list[tuple[int, int, list[int]]] = []
+        self.pages_of: defaultdict[int, list[int]] = defaultdict(list)
+        self.clicks: list[tuple[int, int]] = []
+        self.latest: Counter[int] = Counter()
+        self.not_shown = 0
 
-    def add(self, fields: Sequence[str]) -> None:
+    def add(self, fields: list[str]) -> None:
         if "" in fields:
-            raise DataError(f"field {list(fields).index('') + 1} is empty; every field but the last ones needs a value")
+            raise DataError(f"field {fields.index('') + 1} is empty; every field but the last ones needs a value")
         kind = fields[2] if len(fields) > 2 else None
         if kind == "Q" and len(fields) > 5:
             self._add_page(fields[0], fields[3], fields[5:])
