@@ -91,17 +91,17 @@ def test_there_are_51_published_features_in_five_families_with_the_published_cou
 def test_every_published_feature_is_what_plain_words_say(method: str) -> None:
     rows, chosen = rows_of(method), resolve(method)
     scheme = chosen.scheme(SCHEMES[method][0], 2)
-    found = credit_clicks(decoded_of(rows), ["click"], chosen, scheme)
-    values = matrix(found.clicks, PUBLISHED)
+    clicks, _ = credit_clicks(decoded_of(rows), ["click"], chosen, scheme)
+    values = matrix(clicks, PUBLISHED)
     place = 0
     for number in range(len(rows)):
         page = sorted(PAGES[number % len(PAGES)], key=lambda click: click[1])
         for at in range(len(page)):
-            number_credited = int(found.clicks.credited[place])
+            number_credited = int(clicks.credited[place])
             assert dict(zip(PUBLISHED, values[place], strict=True)) == plain_features(page, at, number_credited)
             place += 1
-    assert place == len(found.clicks.rank)
-    assert found.clicks.credited.max() > 1
+    assert place == len(clicks.rank)
+    assert clicks.credited.max() > 1
 
 
 def each_page(found: PageClicks) -> Iterator[tuple[int, slice]]:
@@ -113,14 +113,14 @@ def each_page(found: PageClicks) -> Iterator[tuple[int, slice]]:
 @pytest.mark.parametrize(("method", "scheme"), [(name, scheme) for name, some in SCHEMES.items() for scheme in some])
 def test_what_clicks_give_adds_up_to_the_credit_of_the_page(method: str, scheme: str) -> None:
     rows, chosen = rows_of(method), resolve(method)
-    found = credit_clicks(decoded_of(rows), ["click"], chosen, chosen.scheme(scheme, 2))
+    clicks, shares = credit_clicks(decoded_of(rows), ["click"], chosen, chosen.scheme(scheme, 2))
     seen = 0
-    for page, clicks in each_page(found.clicks):
+    for page, on_page in each_page(clicks):
         outcome = credit(shown_of(rows[page]), [rank for rank, _, _ in PAGES[page % len(PAGES)]], scheme)
-        assert found.shares[clicks].sum(axis=0).tolist() == pytest.approx(list(outcome.credit.values()), abs=1e-12)
+        assert shares[on_page].sum(axis=0).tolist() == pytest.approx(list(outcome.credit.values()), abs=1e-12)
         seen += 1
     assert seen == sum(bool(page) for page in PAGES) * 5
-    assert np.array_equal(found.by_page(found.shares, len(rows))[5::6], np.zeros((5, 2)))
+    assert np.array_equal(clicks.by_page(shares, len(rows))[5::6], np.zeros((5, 2)))
 
 
 def test_a_click_of_team_draft_is_its_owners_and_one_on_the_shared_prefix_nobodys() -> None:
@@ -128,11 +128,11 @@ def test_a_click_of_team_draft_is_its_owners_and_one_on_the_shared_prefix_nobody
     row = made_row(0, (1, 2)) | shared | {"documents": ["a", "b", "c", "d"], "teams": [0, 0, 1, 1]}
     row |= {"ranks": [[1, 2, 3, 4], [1, 3, 2, 4]], "lengths": [4, 4], "union": 4}
     chosen = resolve("team_draft")
-    deduped = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized_deduped", 2))
-    plain = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2))
-    assert deduped.shares.tolist() == [[0.0, 0.0], [0.5, 0.0]]
-    assert plain.shares.tolist() == [[0.5, 0.0], [0.5, 0.0]]
-    assert deduped.clicks.credited.tolist() == [2, 2]
+    clicks, deduped = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized_deduped", 2))
+    _, plain = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2))
+    assert deduped.tolist() == [[0.0, 0.0], [0.5, 0.0]]
+    assert plain.tolist() == [[0.5, 0.0], [0.5, 0.0]]
+    assert clicks.credited.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_result_clicked_twice_is_one_click_with_its_first_time_and_longest_dwe
     times = ((2, 30, 4.0), (1, 40, 8.0), (2, 50, 70.0))
     row["events"] = [made_event(rank, START, seconds, dwell=dwell) for rank, seconds, dwell in times]
     chosen = resolve("team_draft")
-    clicks = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2)).clicks
+    clicks, _ = credit_clicks(decoded_of([row]), ["click"], chosen, chosen.scheme("normalized", 2))
     assert clicks.rank.tolist() == [2, 1]
     assert clicks.seconds.tolist() == [30.0, 40.0]
     assert clicks.dwell.tolist() == [70.0, 8.0]
@@ -167,15 +167,14 @@ def test_kinds_of_events_are_features() -> None:
     row = made_row(0, ())
     row["events"] = [made_event(1, START), made_event(3, START, 9), made_event(3, START, 12, "purchase")]
     chosen = resolve("team_draft")
-    clicks = credit_clicks(
-        decoded_of([row], counting), ["click", "purchase"], chosen, chosen.scheme("normalized", 2)
-    ).clicks
+    scheme = chosen.scheme("normalized", 2)
+    clicks, _ = credit_clicks(decoded_of([row], counting), ["click", "purchase"], chosen, scheme)
     assert matrix(clicks, ["kind purchase", "click"]).tolist() == [[0.0, 1.0], [1.0, 1.0]]
 
 
 def test_a_user_can_add_a_row_and_what_it_gives_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = resolve("team_draft")
-    clicks = credit_clicks(decoded_of(rows_of()), ["click"], chosen, chosen.scheme("normalized", 2)).clicks
+    clicks, _ = credit_clicks(decoded_of(rows_of()), ["click"], chosen, chosen.scheme("normalized", 2))
     with pytest.raises(DataError, match="unknown feature 'late'"):
         feature("late")
     monkeypatch.setitem(

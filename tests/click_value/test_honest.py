@@ -50,13 +50,13 @@ def plain_scores(log: Any, credit: LearnedCredit, crossed: bool) -> tuple[Array,
     chosen, sums, counts = resolve("team_draft"), np.zeros(1024), np.zeros(1024)
     for batch in log.to_batches():
         for decoded in Decoding(batch, Counting(), detailed=True):
-            found = credit_clicks(decoded, ["click"], chosen, chosen.scheme("normalized_deduped", 2))
-            values, place = matrix(found.clicks, credit.features), buckets.buckets(decoded.unit)
-            for click, page in enumerate(found.clicks.page.tolist()):
+            clicks, shares = credit_clicks(decoded, ["click"], chosen, chosen.scheme("normalized_deduped", 2))
+            values, place = matrix(clicks, credit.features), buckets.buckets(decoded.unit)
+            for click, page in enumerate(clicks.page.tolist()):
                 fold = int(place[page]) * len(credit.folds) // 1024
                 weights = credit.folds[fold] if crossed else credit.weights
                 worth = sum(value * weight for value, weight in zip(values[click].tolist(), weights, strict=True))
-                sums[place[page]] += worth * (found.shares[click, 0] - found.shares[click, 1])
+                sums[place[page]] += worth * (shares[click, 0] - shares[click, 1])
             np.add.at(counts, place[decoded.has_event], 1)
     return sums, counts
 

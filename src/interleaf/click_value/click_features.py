@@ -17,11 +17,12 @@ feature `as it is` is multiplied by that number. The feature `click` is 1 for ev
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ import pyarrow as pa
 from interleaf.caption_bias.features import encode, measure
 from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.decode import Decoded
-from interleaf.decode.columns import ListColumn, column, list_column
+from interleaf.decode.columns import column, list_column
 from interleaf.errors import DataError, MethodError, listed
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression
@@ -70,6 +71,14 @@ class PageClicks(NamedTuple):
         """For each click, the sum of these values over its page."""
         return np.bincount(self.page, values)[self.page] if len(values) else values
 
+    def by_page(self, values: Array, pages: int) -> Array:
+        """Sums over the clicks of each page: values `[click, ...]` in, `[page, ...]` out."""
+        sums = np.zeros((pages, *values.shape[1:]))
+        starts = np.flatnonzero(np.diff(self.page, prepend=-1))
+        if len(starts):
+            sums[self.page[starts]] = np.add.reduceat(values, starts)
+        return sums
+
 
 @dataclass(frozen=True)
 class ClickFeature:
@@ -85,11 +94,6 @@ Mask = Callable[[PageClicks], Array]
 Normalize = Callable[[PageClicks, Array], Array]
 
 
-def _as_it_is(clicks: PageClicks, values: Array) -> Array:
-    """Undo the division of Eq. 14."""
-    return values * clicks.credited
-
-
 def _share_of_sum(clicks: PageClicks, values: Array) -> Array:
     """The share of the page's sum, 0 if the sum is 0."""
     total = clicks.sums(values)
@@ -99,7 +103,7 @@ def _share_of_sum(clicks: PageClicks, values: Array) -> Array:
 _FUNCTIONS: dict[str, Callable[[Array], Array]] = {"rank": np.asarray, "log_rank": np.log, "root_rank": np.sqrt}
 _NORMALIZED: dict[str, tuple[str, Normalize]] = {
     "": ("by click", lambda clicks, values: values),
-    "_as_it_is": ("not divided by the clicks", _as_it_is),
+    "_as_it_is": ("not divided by the clicks", lambda clicks, values: values * clicks.credited),
     "_of_the_sum": ("as a share of the page's sum", _share_of_sum),
 }
 _PAGES: dict[str, tuple[str, Mask]] = {
@@ -132,12 +136,8 @@ def _both(one: Mask, other: Mask, normalize: Normalize = _NORMALIZED[""][1]) -> 
     return lambda clicks: normalize(clicks, one(clicks) & other(clicks))
 
 
-def _at_rank(rank: int) -> Mask:
-    return lambda clicks: clicks.rank == rank
-
-
-def _stays(seconds: int) -> Mask:
-    return lambda clicks: clicks.dwell >= seconds
+def _compares(field: str, comparison: Callable[[Array, int], Array], value: int) -> Mask:
+    return lambda clicks: comparison(getattr(clicks, field), value)
 
 
 def _published() -> Iterator[ClickFeature]:
@@ -146,7 +146,8 @@ def _published() -> Iterator[ClickFeature]:
         meaning = f"{name.replace('_', ' of the ')}, {way}"
         yield ClickFeature(name + suffix, "A", meaning, _of_rank(function, normalize))
     for (name, (pages, on_page)), rank in product(_PAGES.items(), range(1, LAST_RANK + 1)):
-        yield ClickFeature(f"{name}rank_{rank}", "B", f"at rank {rank} {pages}", _both(on_page, _at_rank(rank)))
+        at_rank = _both(on_page, _compares("rank", operator.eq, rank))
+        yield ClickFeature(f"{name}rank_{rank}", "B", f"at rank {rank} {pages}", at_rank)
     for half, (name, (pages, on_page)), suffix in product(_HALVES, _PAGES.items(), ("", "_as_it_is")):
         (where, inside), (way, normalize) = _HALVES[half], _NORMALIZED[suffix]
         mask = _both(on_page, inside, normalize)
@@ -154,8 +155,8 @@ def _published() -> Iterator[ClickFeature]:
     for (suffix, (start, begins)), (name, (which, ordered)) in product(_STARTS.items(), _ORDERS.items()):
         yield ClickFeature(name + suffix, "D", which + start, _both(ordered, begins))
     for (suffix, (start, begins)), seconds in product(_STARTS.items(), DWELLS):
-        meaning = f"stayed {seconds} s or longer{start}"
-        yield ClickFeature(f"dwell_{seconds}{suffix}", "E", meaning, _both(_stays(seconds), begins))
+        stays = _both(begins, _compares("dwell", operator.ge, seconds))
+        yield ClickFeature(f"dwell_{seconds}{suffix}", "E", f"stayed {seconds} s or longer{start}", stays)
 
 
 FEATURES: dict[str, ClickFeature] = {
@@ -219,46 +220,45 @@ class CaptionWeights:
     def of(self, decoded: Decoded) -> Array:
         """`[row, position]`; 1 if a row does not have a caption for each document."""
         weights = np.ones(decoded.clicked.shape)
-        if self._captions is None:
+        if self._measured is None:
             return weights
-        offsets = self._captions.offsets.astype(np.int64)
+        offsets, measures = self._measured
         whole = np.flatnonzero(np.diff(offsets)[decoded.rows] == decoded.counts)
         counts = decoded.counts[whole]
         rows = np.repeat(whole, counts)
         places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        measures = self._measures[offsets[decoded.rows[rows]] - offsets[0] + places]
-        codes = encode(self.model.features, measures, counts, np.full(len(rows), -1))
+        shown = measures[offsets[decoded.rows[rows]] + places]
+        codes = encode(self.model.features, shown, counts, np.full(len(rows), -1))
         weights[rows, places] = self.model.click_weights(codes)
         return weights
 
     @cached_property
-    def _captions(self) -> ListColumn | None:
+    def _measured(self) -> tuple[Array, Array] | None:
+        """Where the captions of each row start, and the measures of all captions; None if there is no caption."""
         array = None if self.batch is None else column(self.batch, COLUMN)
-        return None if array is None else list_column(array)
+        if array is None:
+            return None
+        captions = list_column(array)
+        offsets = captions.offsets.astype(np.int64)
+        return offsets - offsets[0], measure(captions.values[int(offsets[0]) : int(offsets[-1])])
 
-    @cached_property
-    def _measures(self) -> Array:
-        assert self._captions is not None
-        first, last = int(self._captions.offsets[0]), int(self._captions.offsets[-1])
-        return measure(self._captions.values.slice(first, last - first))
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureCredit:
+    """Credit that depends on features of clicks, with the weights of captions if one of the features needs them."""
+
+    captions: CaptionWeights | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that click features need, in addition to those of every analysis."""
+        return ("events.dwell",) if self.captions is None else ("events.dwell", COLUMN)
+
+    def on(self, batch: pa.RecordBatch) -> Self:
+        return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
 
 _AGREE = 1e-9
-
-
-class CreditedClicks(NamedTuple):
-    """Clicks, and the equal credit that each gives to each ranker, `shares[click, ranker]`, divided as in Eq. 14."""
-
-    clicks: PageClicks
-    shares: Array
-
-    def by_page(self, values: Array, pages: int) -> Array:
-        """Sums over the clicks of each page: values `[click, ...]` in, `[page, ...]` out."""
-        sums = np.zeros((pages, *values.shape[1:]))
-        starts = np.flatnonzero(np.diff(self.clicks.page, prepend=-1))
-        if len(starts):
-            sums[self.clicks.page[starts]] = np.add.reduceat(values, starts)
-        return sums
 
 
 def credit_clicks(
@@ -267,8 +267,11 @@ def credit_clicks(
     chosen: ResolvedMethod,
     scheme: Scheme,
     captions: CaptionWeights | None = None,
-) -> CreditedClicks:
-    """The clicks of decoded impressions, page by page, in the order of time; ties are ordered by rank."""
+) -> tuple[PageClicks, Array]:
+    """The clicks of decoded impressions, and the equal credit that each gives to each ranker, `[click, ranker]`.
+
+    Clicks are sorted by page, time and rank; credit is divided as in Eq. 14.
+    """
     clicked = decoded.clicked
     pages, positions = np.nonzero(clicked)
     shares, number = shares_by_click(decoded.impressions, decoded.counts, clicked, chosen, scheme)
@@ -293,7 +296,7 @@ def credit_clicks(
         kinds={kind: decoded.clicks.clicks[place, pages, positions] for place, kind in enumerate(kinds)},
         caption=np.ones(len(pages)) if captions is None else captions.of(decoded)[pages, positions],
     )
-    return CreditedClicks(clicks, shares[order] / divisor[:, None])
+    return clicks, shares[order] / divisor[:, None]
 
 
 def shares_by_click(

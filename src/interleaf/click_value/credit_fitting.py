@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -26,17 +27,12 @@ class Total:
     sums: Array
     products: Array
 
+    def __add__(self, other: Total) -> Total:
+        return Total(self.count + other.count, self.sums + other.sums, self.products + other.products)
+
     def z_score(self, weights: Array) -> ZScore:
         """The z-score (C12) of the scores by these weights."""
         return z_score(float(weights @ self.sums), float(weights @ self.products @ weights), round(self.count))
-
-
-def total_of(parts: Iterable[Total]) -> Total:
-    """The sum of totals; there must be at least one."""
-    first, *others = parts
-    for part in others:
-        first = Total(first.count + part.count, first.sums + part.sums, first.products + part.products)
-    return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +61,6 @@ class Moments:
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.count + other.count, self.sums + other.sums, self.products + other.products)
-
-    def turned(self) -> Moments:
-        return replace(self, sums=-self.sums)
 
     def total(self, times: Array | None = None) -> Total:
         """The total of all groups of users; `times[group]` is a mask, or how often a group was resampled."""
@@ -147,18 +140,18 @@ class Fitting:
         """The weights, scaled so that scores are as large as those of equal credit; None if there is no preference."""
         if not experiments:
             return None
-        pooled = total_of(experiments)
+        pooled = reduce(Total.__add__, experiments)
         sums, products = pooled.sums, pooled.products
         if np.isinf(ridge):
             free = np.flatnonzero(~self.penalized)
-            found = np.zeros(len(sums))
-            found[free] = inverse_z(products[np.ix_(free, free)], sums[free])
+            weights = np.zeros(len(sums))
+            weights[free] = inverse_z(products[np.ix_(free, free)], sums[free])
         else:
-            found = inverse_z(products, sums, ridge * self.penalized * np.diag(products))
-            if self.examples == EACH and found.any():
-                found = self._each(experiments, ridge, found)
-        size = float(found @ products @ found)
-        return found * np.sqrt(products[0, 0] / size) if size > 0 else None
+            weights = inverse_z(products, sums, ridge * self.penalized * np.diag(products))
+            if self.examples == EACH and weights.any():
+                weights = self._each(experiments, ridge, weights)
+        size = float(weights @ products @ weights)
+        return weights * np.sqrt(products[0, 0] / size) if size > 0 else None
 
     def _each(self, experiments: Sequence[Total], ridge: float, start: Array) -> Array:
         """The weights with the largest mean of mu / sqrt(variance + ridge) over experiments, from a start."""
@@ -189,22 +182,22 @@ class Fitting:
         The score is the mean z-score per page on groups that were left out. A larger ridge gives more stable weights.
         """
         pooled = Fitting(self.penalized)  # the closed form is good enough to choose a ridge
-        found = {ridge: _left_out(pooled, groups, ridge) for ridge in self.ridges}
-        known = {ridge: value for ridge, value in found.items() if value is not None}
+        scores = {ridge: _left_out(pooled, groups, ridge) for ridge in self.ridges}
+        known = {ridge: score for ridge, score in scores.items() if score is not None}
         best = max(known.values(), default=0.0)
         return max((ridge for ridge in known if known[ridge] >= NEARLY * best), default=self.ridges[-1]), known
 
 
 def _left_out(fitting: Fitting, groups: Sequence[Sequence[Total]], ridge: float) -> float | None:
     """The mean z-score per page of experiments whose group was left out; None if there is none."""
-    found = []
+    scores = []
     for place, group in enumerate(groups):
         others = [total for other, some in enumerate(groups) if other != place for total in some]
         weights = fitting.weights(others, ridge)
         if weights is not None:
-            scores = [total.z_score(weights).per_query for total in group]
-            found += [score for score in scores if score is not None]
-    return float(np.mean(found)) if found else None
+            scores += [total.z_score(weights).per_query for total in group]
+    known = [score for score in scores if score is not None]
+    return float(np.mean(known)) if known else None
 
 
 def fold_of(groups: Array, folds: int) -> Array:
@@ -279,7 +272,7 @@ def _example(
         p_value = "" if found.p_value is None else f" (p = {found.p_value:.2g})"
         reason = f"undecided by equal credit{p_value}, and no ranker was named the better one"
     sides = (pair.first, pair.second) if leads else (pair.second, pair.first)
-    oriented = moments if leads else moments.turned()
+    oriented = moments if leads else replace(moments, sums=-moments.sums)
     return TrainingExample(pair, groups.get(pair.experiment, pair.experiment), *sides, oriented, decided, reason)
 
 
@@ -304,12 +297,11 @@ def _left_out_together(there: Sequence[tuple[TrainingExample, Total]], times: Ar
         return list(groups.values())
     drawn = np.ones(GROUPS) if times is None else np.asarray(times, np.float64)
     pages = drawn * np.sum([example.moments.count for example, _ in there], axis=0)
-    used = np.flatnonzero(pages)
-    found = []
-    for part in np.array_split(used, PARTS):
-        some = [example.moments.total(drawn * np.isin(np.arange(GROUPS), part)) for example, _ in there]
-        found.append([total for total in some if total.count > 0])
-    return [some for some in found if some]
+    parts = []
+    for part in np.array_split(np.flatnonzero(pages), PARTS):
+        totals = [example.moments.total(drawn * np.isin(np.arange(GROUPS), part)) for example, _ in there]
+        parts.append([total for total in totals if total.count > 0])
+    return [totals for totals in parts if totals]
 
 
 def fold_weights(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None, folds: int) -> list[Array]:
@@ -317,12 +309,9 @@ def fold_weights(examples: Sequence[TrainingExample], fitting: Fitting, ridge: f
     if folds and not 2 <= folds <= GROUPS:
         raise DataError(f"folds is {folds!r}; give 2 to {GROUPS}, or 0 for none")
     equal = np.eye(len(fitting.penalized))[0]
-    place = fold_of(np.arange(GROUPS), folds) if folds else np.zeros(0)
-    found = []
-    for fold in range(folds):
-        weights, _, _ = learn_weights(examples, fitting, ridge, place < fold)
-        found.append(equal if weights is None else weights)
-    return found
+    fold_of_group = fold_of(np.arange(GROUPS), folds)
+    by_fold = [learn_weights(examples, fitting, ridge, fold_of_group < fold)[0] for fold in range(folds)]
+    return [equal if weights is None else weights for weights in by_fold]
 
 
 @dataclass(frozen=True)
@@ -356,19 +345,15 @@ class HeldOutExperiment:
 
 def held_out(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float | None) -> list[HeldOutExperiment]:
     """Score each group by weights and a ridge from the other groups, including undecided experiments."""
-    found = []
+    unknown = ZScore(None, None, "no other experiment to learn from")
+    results = []
     for group in dict.fromkeys(example.group for example in examples):
-        others = [example for example in examples if example.group != group]
-        weights, _, _ = learn_weights(others, fitting, ridge)
-        found += [_score_held_out(example, weights) for example in examples if example.group == group]
-    return found
-
-
-def _score_held_out(example: TrainingExample, weights: Array | None) -> HeldOutExperiment:
-    total = example.moments.total()
-    equal = total.z_score(np.eye(len(total.sums))[0])
-    learned = ZScore(None, None, "no other experiment to learn from") if weights is None else total.z_score(weights)
-    return HeldOutExperiment(
-        *example.pair[:2], example.group, example.better, example.worse, round(total.count), example.decided,
-        equal.per_query, learned.per_query, equal.reason or learned.reason,
-    )  # fmt: skip
+        weights, _, _ = learn_weights([one for one in examples if one.group != group], fitting, ridge)
+        for example in [one for one in examples if one.group == group]:
+            total = example.moments.total()
+            equal = total.z_score(np.eye(len(total.sums))[0])
+            learned = unknown if weights is None else total.z_score(weights)
+            names = (*example.pair[:2], group, example.better, example.worse)
+            scores = equal.per_query, learned.per_query, equal.reason or learned.reason
+            results.append(HeldOutExperiment(*names, round(total.count), example.decided, *scores))
+    return results

@@ -18,37 +18,10 @@ import pyarrow as pa
 
 from interleaf import log
 from interleaf.caption_bias.logistic_model import CaptionModel
-from interleaf.click_value.click_features import (
-    EQUAL,
-    CaptionWeights,
-    PageClicks,
-    credit_clicks,
-    default_features,
-    feature,
-    matrix,
-)
-from interleaf.click_value.credit_fitting import (
-    GROUPS,
-    POOLED,
-    Fitting,
-    Moments,
-    RankerPair,
-    TrainingExample,
-    examples_of,
-    fold_weights,
-    held_out,
-    learn_weights,
-    total_of,
-)
-from interleaf.click_value.learned_credit import (
-    ClickWorth,
-    CreditWeight,
-    LearnedCredit,
-    LearningResult,
-    TrainedOn,
-    counting_to_dict,
-    needs,
-)
+from interleaf.click_value import click_features, credit_fitting, learned_credit
+from interleaf.click_value.click_features import EQUAL, CaptionWeights, FeatureCredit, PageClicks, matrix
+from interleaf.click_value.credit_fitting import GROUPS, POOLED, Fitting, Moments, RankerPair, TrainingExample
+from interleaf.click_value.learned_credit import ClickWorth, CreditWeight, LearnedCredit, LearningResult, TrainedOn
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError, listed
@@ -100,7 +73,7 @@ class TrainingSums:
         rest = {
             "version": VERSION,
             "features": self.features,
-            "counting": counting_to_dict(self.counting),
+            "counting": learned_credit.counting_to_dict(self.counting),
             "scheme": self.scheme,
             "captions": None if self.captions is None else self.captions.to_dict(),
             "pairs": list(self.pairs),
@@ -136,28 +109,20 @@ class TrainingSums:
 
 
 @dataclass(frozen=True)
-class FeatureDifferences:
+class FeatureDifferences(FeatureCredit):
     """Used instead of a credit: the features of the first ranker's clicks minus those of the second ranker's."""
 
     features: tuple[str, ...]
     kinds: tuple[str, ...]
-    captions: CaptionWeights | None = None
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return needs(self.captions)
-
-    def on(self, batch: pa.RecordBatch) -> FeatureDifferences:
-        return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
     def label(self, experiment: str, scheme: str) -> str:
         return scheme  # never shown in a report
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """Psi of each row (C12, Eq. 14)."""
-        credited = credit_clicks(decoded, self.kinds, chosen, scheme, self.captions)
-        sides = credited.shares[:, 0] - credited.shares[:, 1]
-        return credited.by_page(matrix(credited.clicks, self.features) * sides[:, None], len(decoded.rows))
+        clicks, shares = click_features.credit_clicks(decoded, self.kinds, chosen, scheme, self.captions)
+        sides = shares[:, 0] - shares[:, 1]
+        return clicks.by_page(matrix(clicks, self.features) * sides[:, None], len(decoded.rows))
 
 
 def gather(
@@ -172,10 +137,11 @@ def gather(
     """
     counting = options.counting
     kinds = tuple(counting.weights)
-    wanted = default_features(kinds, captions is not None) if features is None else features
+    wanted = click_features.default_features(kinds, captions is not None) if features is None else features
     names = tuple(dict.fromkeys((EQUAL, *wanted)))
     training = TrainingSums(names, counting, options.scheme, captions)
-    differences = FeatureDifferences(names, kinds, None if captions is None else CaptionWeights(captions))
+    weights = None if captions is None else CaptionWeights(captions)
+    differences = FeatureDifferences(names, kinds, captions=weights)
     task = replace(options, credit=differences).task(Task)
     return Passes(source, task, options, once=True).summed(training, _count_batch)
 
@@ -275,15 +241,19 @@ def fit(
     fitting = Fitting(_penalized(training.features, ridge_on), examples)
     if callable(groups):
         groups = {pair.experiment: groups(pair.experiment) for pair in training.pairs}
-    found = examples_of(training.pairs, better or {}, groups or {})
-    weights, chosen, ridges = learn_weights(found, fitting, ridge)
+    pairs = credit_fitting.examples_of(training.pairs, better or {}, groups or {})
+    weights, chosen, ridges = credit_fitting.learn_weights(pairs, fitting, ridge)
+    left_out = {f"experiment {one.pair[0]!r}, version {one.pair[1]}": one.reason for one in pairs if one.reason}
     if weights is None:
-        raise DataError(f"there is nothing to learn from: {_why(found, training)}")
-    used = [example for example in found if not example.reason]
+        reasons = [f"{name}: {reason}" for name, reason in left_out.items()]
+        reasons += [f"{text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
+        why = "; ".join(reasons) or "the log has no experiment of two rankers, or no preference in any"
+        raise DataError(f"there is nothing to learn from: {why}")
+    used = [example for example in pairs if not example.reason]
     credit = LearnedCredit(
         features=training.features,
         weights=tuple(weights.tolist()),
-        folds=tuple(tuple(some.tolist()) for some in fold_weights(found, fitting, ridge, folds)),
+        folds=tuple(tuple(some.tolist()) for some in credit_fitting.fold_weights(pairs, fitting, ridge, folds)),
         trained_on=tuple(TrainedOn(*one.pair[:2], one.better, one.worse, one.pages) for one in used),
         counting=training.counting,
         scheme=training.scheme,
@@ -291,16 +261,18 @@ def fit(
         examples=examples,
         captions=None if training.captions is None else CaptionWeights(training.captions),
     )
-    drawn = _resample_weights(used, fitting, chosen, weights, resamples, seed)
+    # The same groups of users are resampled in all experiments.
+    times = poisson_weights(GROUPS, resamples, np.random.default_rng(seed))
+    resampled = [credit_fitting.learn_weights(used, fitting, chosen, some)[0] for some in times]
+    drawn = np.array([weights if one is None else one for one in resampled])
     return LearningResult(
         credit=credit,
         weights=tuple(_weights(training.features, used, weights, drawn, confidence)),
         worths=tuple(_worths(training, weights, drawn, confidence)),
-        held_out=tuple(held_out(found, fitting, ridge)),
+        held_out=tuple(credit_fitting.held_out(pairs, fitting, ridge)),
         ridges=ridges,
         confidence=confidence,
-        left_out={_name(example): example.reason for example in found if example.reason}
-        | {f"{count:,} rows": text_of(reason) for reason, count in training.dropped.items()},
+        left_out=left_out | {f"{count:,} rows": text_of(reason) for reason, count in training.dropped.items()},
         notes=_notes(used, chosen, ridge, folds),
     )
 
@@ -331,40 +303,20 @@ def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array
     return np.array([name != EQUAL if ridge_on is None else name in ridge_on for name in features])
 
 
-def _why(examples: Sequence[TrainingExample], training: TrainingSums) -> str:
-    reasons = [f"{_name(example)}: {example.reason}" for example in examples if example.reason]
-    reasons += [f"{text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
-    return "; ".join(reasons) if reasons else "the log has no experiment of two rankers, or no preference in any"
-
-
-def _name(example: TrainingExample) -> str:
-    return f"experiment {example.pair.experiment!r}, version {example.pair.version}"
-
-
-def _resample_weights(
-    used: Sequence[TrainingExample], fitting: Fitting, ridge: float, weights: Array, resamples: int, seed: int
-) -> Array:
-    """Weights of resampled groups of users, `[resample, feature]`: the same groups in all experiments."""
-    times = poisson_weights(GROUPS, resamples, np.random.default_rng(seed))
-    found = [learn_weights(used, fitting, ridge, drawn)[0] for drawn in times]
-    return np.array([weights if one is None else one for one in found])
-
-
 def _weights(
     names: Sequence[str], used: Sequence[TrainingExample], weights: Array, drawn: Array, confidence: float
 ) -> list[CreditWeight]:
-    pooled = total_of([example.moments.total() for example in used])
-    sizes = np.sqrt(np.diag(pooled.products) / pooled.count)
-    found = []
-    for place, (name, ends) in enumerate(zip(names, intervals(drawn, confidence), strict=True)):
-        row, size = feature(name), float(sizes[place])
-        if size == 0:
-            reason = "never varies: 0 on all pages, or the same for both rankers"
-            found.append(CreditWeight(name, row.family, row.meaning, None, None, 0.0, reason))
+    pooled = reduce(credit_fitting.Total.__add__, [example.moments.total() for example in used])
+    sizes = np.sqrt(np.diag(pooled.products) / pooled.count).tolist()
+    rows = []
+    for name, weight, ends, size in zip(names, weights.tolist(), intervals(drawn, confidence), sizes, strict=True):
+        row = click_features.feature(name)
+        if size:
+            rows.append(CreditWeight(name, row.family, row.meaning, weight, ends, abs(weight) * size))
         else:
-            weight = float(weights[place])
-            found.append(CreditWeight(name, row.family, row.meaning, weight, ends, abs(weight) * size))
-    return found
+            reason = "never varies: 0 on all pages, or the same for both rankers"
+            rows.append(CreditWeight(name, row.family, row.meaning, None, None, 0.0, reason))
+    return rows
 
 
 def _worths(training: TrainingSums, weights: Array, drawn: Array, confidence: float) -> list[ClickWorth]:

@@ -20,11 +20,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from interleaf import plots
 from interleaf.caption_bias.logistic_model import CaptionModel
-from interleaf.click_value.click_features import COLUMN, CaptionWeights, credit_clicks, feature, matrix
+from interleaf.click_value.click_features import CaptionWeights, FeatureCredit, credit_clicks, feature, matrix
 from interleaf.click_value.credit_fitting import HeldOutExperiment, fold_of, group_of
 from interleaf.decode import Counting, Decoded
 from interleaf.errors import DataError
@@ -52,7 +51,7 @@ class TrainedOn:
 
 
 @dataclass(frozen=True)
-class LearnedCredit:
+class LearnedCredit(FeatureCredit):
     """What a click is worth: the sum of `weights` times `features`; equal credit has weight 1 on the first alone.
 
     `folds[fold]` are the weights from the users of earlier folds; without folds the credit is not cross-fitted. A
@@ -67,7 +66,6 @@ class LearnedCredit:
     scheme: str | None
     ridge: float
     examples: str
-    captions: CaptionWeights | None = None
 
     def __post_init__(self) -> None:
         for weights in (self.weights, *self.folds):
@@ -85,23 +83,15 @@ class LearnedCredit:
         """Whether weights were learned from this experiment, in any version."""
         return any(trained.experiment == experiment for trained in self.trained_on)
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return needs(self.captions)
-
-    def on(self, batch: pa.RecordBatch) -> LearnedCredit:
-        return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
-
     def label(self, experiment: str, scheme: str) -> str:
         """The name in reports."""
         return f"{LEARNED}{self.digest} on {scheme}" + (CROSS_FITTED if self.is_own(experiment) else "")
 
     def columns(self, decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Array:
         """The score of each ranker, `[row, ranker]`."""
-        credited = credit_clicks(decoded, tuple(self.counting.weights), chosen, scheme, self.captions)
-        values = matrix(credited.clicks, self.features)
-        worth = np.einsum("cf,cf->c", values, self._weights(decoded)[credited.clicks.page])
-        return credited.by_page(worth[:, None] * credited.shares, len(decoded.rows))
+        clicks, shares = credit_clicks(decoded, tuple(self.counting.weights), chosen, scheme, self.captions)
+        worth = np.einsum("cf,cf->c", matrix(clicks, self.features), self._weights(decoded)[clicks.page])
+        return clicks.by_page(worth[:, None] * shares, len(decoded.rows))
 
     def _weights(self, decoded: Decoded) -> Array:
         """The weights of each row, `[row, feature]`; in an experiment it was learned from, those of the user's fold."""
@@ -125,20 +115,12 @@ class LearnedCredit:
             raise DataError(f"the credit was learned with events that count as {self.counting}, not {options.counting}")
         if self.scheme is not None and options.scheme not in (None, self.scheme):
             raise DataError(f"this credit was learned on scheme {self.scheme!r}, not {options.scheme!r}; leave it out")
-        counting = self.counting
-        return replace(
-            options,
-            scheme=options.scheme or self.scheme,
-            events=counting.kinds,
-            dwell=counting.dwell,
-            first=counting.first,
-            window=counting.window,
-            credit=self,
-        )
+        counting, scheme = self.counting, options.scheme or self.scheme
+        conditions = {name: getattr(counting, name) for name in ("dwell", "first", "window")}
+        return replace(options, scheme=scheme, events=counting.kinds, credit=self, **conditions)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file, as plain data."""
-        counting = self.counting
         return {
             "kind": KIND,
             "version": VERSION,
@@ -146,7 +128,7 @@ class LearnedCredit:
             "weights": list(self.weights),
             "folds": [list(weights) for weights in self.folds],
             "trained_on": [asdict(trained) for trained in self.trained_on],
-            "counting": counting_to_dict(counting),
+            "counting": counting_to_dict(self.counting),
             "scheme": self.scheme,
             "ridge": self.ridge if math.isfinite(self.ridge) else None,
             "examples": self.examples,
@@ -189,11 +171,6 @@ class LearnedCredit:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{name} is a learned credit with something missing or wrong: {error!r}") from None
-
-
-def needs(captions: CaptionWeights | None) -> tuple[str, ...]:
-    """The columns that click features need, in addition to those of every analysis."""
-    return ("events.dwell",) if captions is None else ("events.dwell", COLUMN)
 
 
 def counting_to_dict(counting: Counting) -> dict[str, Any]:
