@@ -31,13 +31,13 @@ def regress_attraction(features: Array, clicks: Array, looks: Array, strength: f
     """
     design = np.column_stack([np.ones(len(features)), features])
     ridge = np.diag([0.0, *[RIDGE] * features.shape[1]])
-    found, start = np.zeros(looks.shape), np.zeros(design.shape[1])
+    attraction, start = np.zeros(looks.shape), np.zeros(design.shape[1])
     for model in range(looks.shape[1]):
         clicked, looked = clicks[:, model], looks[:, model]
         start[0] = np.log((clicked.sum() + 0.5) / (looked.sum() + 1)) if model == 0 else start[0]
         start = _maximize(design, clicked, looked, ridge, strength, start)
-        found[:, model] = np.minimum(np.exp(design @ start), 1.0)
-    return found
+        attraction[:, model] = np.minimum(np.exp(design @ start), 1.0)
+    return attraction
 
 
 def _maximize(design: Array, clicks: Array, looks: Array, ridge: Array, strength: float, start: Array) -> Array:
@@ -109,9 +109,9 @@ class CellCounts(MergeableSums):
 
 def cells(entries: Array, clicks: Array, groups: Array, count: int) -> ClickCells:
     """The cells of lists; `count` groups."""
-    looked = CellCounts(entries.shape[1], count)
-    looked.add(entries, clicks, groups)
-    return looked.cells
+    counts = CellCounts(entries.shape[1], count)
+    counts.add(entries, clicks, groups)
+    return counts.cells
 
 
 def fit(cells: ClickCells, about: Array, positions: int, groups: int) -> ClickModels:
@@ -234,7 +234,11 @@ def _add_foreseen(
             if linear:
                 _credits(shares, chances, count, clicked, foreseen)
             else:
-                _signs(shares, chances, count, room, foreseen)
+                column = 0
+                for first in range(rankers):
+                    for second in range(first + 1, rankers):
+                        foreseen[column] = _sign(shares, first, second, chances, count, room)
+                        column += 1
             for column in range(len(foreseen)):
                 sums[model, group, column] += weight * (observed[row, column] - foreseen[column])
 
@@ -266,7 +270,7 @@ def _add_slack(
     attraction, attention = model
     rankers, width = impressions.ranks.shape[1], entries.shape[1]
     shares, guessed, extreme = np.zeros((rankers, width)), np.zeros((STATES, width)), np.zeros((STATES, width))
-    clicked, room, credits = np.zeros(width), np.zeros(2 * width + 5), np.zeros(rankers)
+    scratch = np.zeros(width), np.zeros(rankers), np.zeros(2 * width + 5)
     # The attraction of a document that is always clicked at the top; a log that shows none has no attention.
     certain = 1.0 / attention[0] if attention[0] > 0 else 1.0
     for row in range(len(counts)):
@@ -278,7 +282,7 @@ def _add_slack(
                 guessed[state, position] = min(1.0, attraction[entries[row, position]] * looked)
         for first in range(rankers):
             for second in range(first + 1, rankers):
-                base = _preference(linear, shares, first, second, guessed, count, clicked, room, credits)
+                base = _preference(linear, shares, first, second, guessed, count, scratch)
                 for side in range(2):
                     sign = 1.0 - 2.0 * side
                     best = sign * base
@@ -291,9 +295,7 @@ def _add_slack(
                         for appeal in (0.0, certain):
                             for state in range(STATES):
                                 extreme[state, position] = min(1.0, appeal * attention[position * STATES + state])
-                            value = sign * _preference(
-                                linear, shares, first, second, extreme, count, clicked, room, credits
-                            )
+                            value = sign * _preference(linear, shares, first, second, extreme, count, scratch)
                             if value > best:
                                 best, before = value, extreme[:, position].copy()
                         extreme[:, position] = before
@@ -303,16 +305,9 @@ def _add_slack(
 
 @inline_kernel
 def _preference(
-    linear: bool,
-    shares: Array,
-    first: int,
-    second: int,
-    chances: Array,
-    count: int,
-    clicked: Array,
-    room: Array,
-    credits: Array,
+    linear: bool, shares: Array, first: int, second: int, chances: Array, count: int, scratch: tuple[Array, ...]
 ) -> Any:
+    clicked, credits, room = scratch
     if not linear:
         return _sign(shares, first, second, chances, count, room)
     _credits(shares, chances, count, clicked, credits)
@@ -332,15 +327,6 @@ def _credits(shares: Array, chances: Array, count: int, clicked: Array, foreseen
         foreseen[ranker] = 0.0
         for position in range(count):
             foreseen[ranker] += clicked[position] * shares[ranker, position]
-
-
-@inline_kernel
-def _signs(shares: Array, chances: Array, count: int, room: Array, foreseen: Array) -> None:
-    pair = 0
-    for first in range(len(shares)):
-        for second in range(first + 1, len(shares)):
-            foreseen[pair] = _sign(shares, first, second, chances, count, room)
-            pair += 1
 
 
 @inline_kernel

@@ -120,40 +120,34 @@ def jackknife(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, 
 
     se^2 = (G - 1) / G * sum over groups g of (theta_(g) - mean theta_(g))^2,   t interval with G - 1 degrees
     """
-    from scipy.special import stdtr, stdtrit
-
     total, groups = counts.sum(), int((counts > 0).sum())
     values = sums[0].sum(axis=0) / total
+    reason = "all units are in one group, so no error can be computed"
+    estimates = [Estimate(value, None, None, None, float(groups), groups, reason) for value in values.tolist()]
     if groups < 2:
-        reason = "all units are in one group, so no error can be computed"
-        return tuple(Estimate(float(value), None, None, None, float(groups), groups, reason) for value in values)
+        return tuple(estimates)
     left = np.array([np.delete(sums[g + 1], g, 0).sum(axis=0) / (total - counts[g]) for g in np.flatnonzero(counts)])
     errors = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
-    made = []
-    for value, error in zip(values.tolist(), errors.tolist(), strict=True):
-        if error <= 1e-12:
-            reason = "leaving out units changes nothing, so no error can be computed"
-            made.append(Estimate(value, None, None, None, float(groups), groups, reason))
-            continue
-        radius = float(stdtrit(groups - 1, (1 + confidence) / 2)) * error
-        p_value = min(1.0, 2 * float(stdtr(groups - 1, -abs(value) / error)))
-        made.append(Estimate(value, error, (value - radius, value + radius), p_value, float(groups), groups))
-    return tuple(made)
+    reason = "leaving out units changes nothing, so no error can be computed"
+    return tuple(
+        compare.with_error(one, error, groups, confidence) if error > 1e-12 else replace(one, reason=reason)
+        for one, error in zip(estimates, errors.tolist(), strict=True)
+    )
 
 
-def widen(found: Estimate, raised: float, lowered: float) -> Estimate:
+def widen(estimate: Estimate, raised: float, lowered: float) -> Estimate:
     """Widen the interval of an estimate whose value may be higher by `raised` or lower by `lowered`.
 
     The p-value is that of the possible value nearest to 0.
     """
     from scipy.special import stdtr
 
-    if found.value is None or found.error is None or found.interval is None or found.effective_units is None:
-        return found
-    interval = found.interval[0] - lowered, found.interval[1] + raised
-    nearest = max(found.value - lowered, 0.0) - min(found.value + raised, 0.0)
-    p_value = min(1.0, 2 * float(stdtr(found.effective_units - 1, -nearest / found.error)))
-    return replace(found, interval=interval, p_value=p_value)
+    value, error, interval, units = estimate.value, estimate.error, estimate.interval, estimate.effective_units
+    if value is None or error is None or interval is None or units is None:
+        return estimate
+    nearest = max(value - lowered, 0.0) - min(value + raised, 0.0)
+    p_value = min(1.0, 2 * float(stdtr(units - 1, -nearest / error)))
+    return replace(estimate, interval=(interval[0] - lowered, interval[1] + raised), p_value=p_value)
 
 
 ALIKE = 1e-9  # a smaller variation of a feature is rounding error
@@ -303,9 +297,9 @@ def bound_estimates(
     return tuple(_join_sides(*sides, bound) for sides in zip(plain, above, below, strict=True))
 
 
-def without_interval(found: Estimate, reason: str) -> Estimate:
+def without_interval(estimate: Estimate, reason: str) -> Estimate:
     """The estimate without its interval and p-value."""
-    return replace(found, error=None, interval=None, p_value=None, reason=found.reason or reason)
+    return replace(estimate, error=None, interval=None, p_value=None, reason=estimate.reason or reason)
 
 
 def _join_sides(plain: Estimate, above: Estimate, below: Estimate, bound: float) -> Estimate:
@@ -360,19 +354,19 @@ class Weigher:
     def empty(self) -> WeightingSums:
         return WeightingSums(self.scorer.columns, self.robust.empty() if self.robust is not None else None)
 
-    def add(self, found: WeightingSums, held: WeighedLists) -> None:
+    def add(self, weighings: WeightingSums, held: WeighedLists) -> None:
         rows, some, bucket = held.rows, held.possible, buckets.buckets(held.rows.unit)
         entries, weights = np.maximum(held.entries, 0), np.exp(held.log_weight)
         lists = impressions_of(self.new, rows.query, entries, rows.teams)
         outcomes = np.zeros((len(bucket), self.scorer.columns))
         possible = Impression(*(values[some] for values in lists))
         outcomes[some] = self.scorer(possible, rows.counts[some], rows.clicks[some])
-        found.sums[UNWEIGHTED].add(bucket, held.usable.astype(np.float64), outcomes)
-        found.sums[WEIGHTED].add(bucket, weights, outcomes)
-        found.sums[CLIPPED].add(bucket, weights, outcomes, self.clip)
+        weighings.sums[UNWEIGHTED].add(bucket, held.usable.astype(np.float64), outcomes)
+        weighings.sums[WEIGHTED].add(bucket, weights, outcomes)
+        weighings.sums[CLIPPED].add(bucket, weights, outcomes, self.clip)
         if self.has_joint:
-            found.sums[JOINT].add(bucket, np.exp(held.log_joint), self.scorer.observed(lists, rows.clicks))
-        if self.robust is not None and found.foreseen is not None:
+            weighings.sums[JOINT].add(bucket, np.exp(held.log_joint), self.scorer.observed(lists, rows.clicks))
+        if self.robust is not None and weighings.foreseen is not None:
             groups = self.group_of[bucket % GROUPS]
-            self.robust.mend(found.foreseen, RankedLists(lists, entries, rows.counts, groups), weights, outcomes)
-            self.robust.foresee(found.foreseen, rows, held.pages, groups, self.key)
+            self.robust.mend(weighings.foreseen, RankedLists(lists, entries, rows.counts, groups), weights, outcomes)
+            self.robust.foresee(weighings.foreseen, rows, held.pages, groups, self.key)

@@ -218,8 +218,8 @@ class Scorer:
         if self.chosen.method.owners_given_list == DRAFTED:
             return draft_outcomes(impressions, counts, clicks)[0]
         if not self.linear:
-            found = batch.preferences(self.chosen, self.scheme, impressions, counts, clicks)
-            return found[:, *pairs(self.rankers)]
+            preferences = batch.preferences(self.chosen, self.scheme, impressions, counts, clicks)
+            return preferences[:, *pairs(self.rankers)]
         return score_columns(self.scheme.form, *batch.credit(self.chosen, self.scheme, impressions, counts, clicks))
 
     def observed(self, impressions: Impression, clicks: Array) -> Array:

@@ -125,22 +125,15 @@ def encode_rankings(rankings: Mapping[str, ByQuery], k: int) -> NewRankings:
             tops[query, ranker, : len(row)] = places
             lengths[query, ranker] = len(row)
             ranks[starts[query] + np.array(places, np.int64), ranker] = np.arange(1, len(row) + 1)
-        choices[query] = _choices(ranks[starts[query] : starts[query + 1]], k)
-    keys = _keys(np.repeat(np.arange(len(names)), np.diff(starts)), _hashes(chain(*numbers)))
+        of_query = ranks[starts[query] : starts[query + 1]]
+        first_ranks = np.where(of_query > 0, of_query, k + 1).min(axis=1, initial=k + 1)
+        choices[query] = np.cumsum(np.bincount(first_ranks, minlength=k + 2)[1 : k + 1])
+    texts = text_column(pa.array(list(chain(*numbers)), pa.string()))
+    hashes = buckets.hashes(buckets.DOCUMENT, texts.offsets, texts.data)
+    keys = _keys(np.repeat(np.arange(len(names)), np.diff(starts)), hashes)
     order = np.argsort(keys)
     given = EncodedRankings(tops, lengths, np.diff(starts))
     return NewRankings(rankers, queries, starts, ranks, keys[order], order, given, lengths, choices)
-
-
-def _choices(ranks: Array, k: int) -> Array:
-    """How many documents some ranker has at each rank or above."""
-    first = np.where(ranks > 0, ranks, k + 1).min(axis=1, initial=k + 1)
-    return np.cumsum(np.bincount(first, minlength=k + 2)[1 : k + 1])
-
-
-def _hashes(documents: Iterable[str]) -> Array:
-    found = text_column(pa.array(list(documents), pa.string()))
-    return buckets.hashes(buckets.DOCUMENT, found.offsets, found.data)
 
 
 def _keys(queries: Array, documents: Array) -> Array:
@@ -175,6 +168,9 @@ class WeighedLists(NamedTuple):
         return np.asarray(self.log_weight > -np.inf)
 
 
+AddLists = Callable[[S, WeighedLists], None]
+
+
 @dataclass(frozen=True, eq=False)
 class RankersView:
     """Looks up old lists in the new rankings; `longest` is the length of the longest old list."""
@@ -188,16 +184,10 @@ class RankersView:
         names = np.array([self.new.queries.get(name, -1) for name in old.queries], np.int64)
         rows = old.rows._replace(query=names[old.rows.query])
         dropped[NOT_RANKED] += int((rows.query < 0).sum())
-        held = self._weighed(old.method, rows.only(rows.query >= 0))
-        wrong = held.log_weight > MAX_LOG_WEIGHT
-        dropped[NEVER_SHOWN] += int(wrong.sum())
-        return WeighedLists(held.method, held.rows.only(~wrong), *(values[~wrong] for values in held[2:]))
-
-    def _weighed(self, method: str, rows: OldRows) -> WeighedLists:
-        width = self.longest
+        rows = rows.only(rows.query >= 0)
         for name in ("documents", "clicks", "teams"):
-            values = getattr(rows, name)[:, :width]
-            rows = rows._replace(**{name: np.pad(values, ((0, 0), (0, width - values.shape[1])))})
+            values = getattr(rows, name)[:, : self.longest]
+            rows = rows._replace(**{name: np.pad(values, ((0, 0), (0, self.longest - values.shape[1])))})
         inside = np.arange(self.longest) < rows.counts[:, None]
         entries = np.where(inside, self.new.find(rows.query, rows.documents), -1)
         cut = (rows.union > 0) & (rows.counts < rows.union)
@@ -210,7 +200,15 @@ class RankersView:
         of_list, of_joint = log_chances(self.scorer.chosen, some, rows.counts[possible])
         log_weight[possible] = of_list - rows.log_chance[possible]
         log_joint[possible] = of_joint - rows.log_joint[possible]
-        return WeighedLists(method, rows, entries, pages, possible, log_weight, log_joint)
+        right = ~(log_weight > MAX_LOG_WEIGHT)
+        dropped[NEVER_SHOWN] += int((~right).sum())
+        columns = entries, pages, possible, log_weight, log_joint
+        return WeighedLists(old.method, rows.only(right), *(values[right] for values in columns))
+
+    def add_batch(self, add: AddLists[S], sums: S, batch: pa.RecordBatch, task: OldTask, repeated: Array) -> None:
+        """Add the usable impressions of a batch to the sums."""
+        for old in OldLogReader(batch, task, repeated, sums.dropped):
+            add(sums, self.of(old, sums.dropped))
 
 
 class ListsInMemory:
@@ -220,7 +218,7 @@ class ListsInMemory:
         self._dropped = Counter(dropped)
         self._lists = [view.of(old, self._dropped) for old in lists]
 
-    def summed(self, empty: S, add: Callable[[S, WeighedLists], None]) -> S:
+    def summed(self, empty: S, add: AddLists[S]) -> S:
         for held in self._lists:
             add(empty, held)
         empty.dropped += self._dropped
@@ -233,20 +231,8 @@ class ListsReadAgain:
     def __init__(self, passes: Passes[OldTask], view: RankersView) -> None:
         self._passes, self._view = passes, view
 
-    def summed(self, empty: S, add: Callable[[S, WeighedLists], None]) -> S:
-        return self._passes.summed(empty, partial(_add_batch, self._view, add))
-
-
-def _add_batch(
-    view: RankersView,
-    add: Callable[[S, WeighedLists], None],
-    sums: S,
-    batch: pa.RecordBatch,
-    task: OldTask,
-    repeated: Array,
-) -> None:
-    for old in OldLogReader(batch, task, repeated, sums.dropped):
-        add(sums, view.of(old, sums.dropped))
+    def summed(self, empty: S, add: AddLists[S]) -> S:
+        return self._passes.summed(empty, partial(self._view.add_batch, add))
 
 
 GROUPS = 20  # groups of units for the jackknife
@@ -254,14 +240,15 @@ ROOM = 2**20  # up to this number, units are counted exactly; beyond, the number
 
 
 class LogCounts(MergeableSums):
-    """Counts of impressions and units: `clicked` ones have an event, usable ones a list that new rankers could show.
+    """Counts of impressions: `clicked` ones have an event, usable ones a list that new rankers could show.
 
-    `unowned` impressions are usable, but their owners are not logged, or the number of rankers differs.
+    `unowned` impressions are usable, but their owners are not logged, or the number of rankers differs. `units` are
+    all units, `clicking_units` those with a clicked impression, and `pilot_units` those with a clicked and usable one.
     """
 
     merged = (
         *("methods", "impressions", "clicked", "unowned", "pilot", "dropped"),
-        *("_looked", "_by_group", "_queries", "_units", "_clicking", "_piloting"),
+        *("_looked", "_by_group", "_queries", "units", "clicking_units", "pilot_units"),
     )
 
     def __init__(self, queries: int, positions: int, rankers: int) -> None:
@@ -271,7 +258,7 @@ class LogCounts(MergeableSums):
         self._by_group = np.zeros(GROUPS, np.int64)
         self.pilot = np.zeros(buckets.BUCKETS, np.int64)  # usable and clicked impressions, by bucket
         self._queries = np.zeros(queries, np.bool_)
-        self._units, self._clicking, self._piloting = Sample(ROOM), Sample(ROOM), Sample(ROOM)
+        self.units, self.clicking_units, self.pilot_units = Sample(ROOM), Sample(ROOM), Sample(ROOM)
         self.dropped: Counter[str] = Counter()
 
     def add(self, held: WeighedLists) -> None:
@@ -287,25 +274,13 @@ class LogCounts(MergeableSums):
         self._by_group += np.bincount(bucket % GROUPS, minlength=GROUPS)
         self.pilot += np.bincount(bucket[pilot], minlength=buckets.BUCKETS)
         self._queries[rows.query] = True
-        for sample, some in ((self._units, slice(None)), (self._clicking, clicked), (self._piloting, pilot)):
-            sample.add(rows.unit[some])
+        self.units.add(rows.unit)
+        self.clicking_units.add(rows.unit[clicked])
+        self.pilot_units.add(rows.unit[pilot])
 
     @property
     def queries(self) -> int:
         return int(self._queries.sum())
-
-    @property
-    def units(self) -> int:
-        """The number of units; above a million, this and the next two are estimates."""
-        return self._units.size << self._units.level
-
-    @property
-    def clicking_units(self) -> int:
-        return self._clicking.size << self._clicking.level
-
-    @property
-    def pilot_units(self) -> int:
-        return self._piloting.size << self._piloting.level
 
     @property
     def group_of(self) -> Array:

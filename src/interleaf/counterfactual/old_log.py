@@ -36,28 +36,26 @@ class LoggedRankings:
 
     def add(self, array: pa.Array | None, design: Design, rows: Array, queries: Sequence[str]) -> dict[str, Array]:
         """Store the rankings of these rows, each of a query; returns, by reason, which rows have invalid ones."""
-        if array is None:
-            return {}
-        places = {name: place for place, name in enumerate(design.rankers) if name in self.rankings}
-        return {
-            BROKEN.format(name): self._add(name, place, array, design, rows, queries) for name, place in places.items()
-        }
-
-    def _add(
-        self, name: str, place: int, array: pa.Array, design: Design, rows: Array, queries: Sequence[str]
-    ) -> Array:
-        rankings, is_there = _rankings_at(array, place, rows)
-        broken = np.zeros(len(rows), np.bool_)
-        alike: dict[tuple[str, str | None], list[int]] = {}
-        for number, joined in enumerate(pc.binary_join(rankings, "\0").to_pylist()):
-            if is_there[number]:
-                alike.setdefault((queries[number], joined), []).append(number)
-        for (query, joined), places in alike.items():
-            ranking = rankings[places[0]].as_py()
-            if joined is None or len(set(ranking)) < len(ranking):
-                broken[places] = True
-            else:
-                self._keep(name, query, ranking, (design.experiment, design.version))
+        broken: dict[str, Array] = {}
+        for place, name in enumerate(design.rankers if array is not None else ()):
+            if name not in self.rankings:
+                continue
+            logged = list_column(array)
+            is_short = np.diff(logged.offsets)[rows] <= place
+            places = pa.array(logged.offsets[rows].astype(np.int64) + place, mask=is_short)
+            rankings = logged.values.take(places).cast(pa.list_(pa.string()))
+            has_rankings = logged.there[rows]
+            alike: dict[tuple[str, str | None], list[int]] = {}
+            for number, joined in enumerate(pc.binary_join(rankings, "\0").to_pylist()):
+                if has_rankings[number]:
+                    alike.setdefault((queries[number], joined), []).append(number)
+            broken[BROKEN.format(name)] = np.zeros(len(rows), np.bool_)
+            for (query, joined), same in alike.items():
+                ranking = rankings[same[0]].as_py()
+                if joined is None or len(set(ranking)) < len(ranking):
+                    broken[BROKEN.format(name)][same] = True
+                else:
+                    self._keep(name, query, ranking, (design.experiment, design.version))
         return broken
 
     def merge(self, other: LoggedRankings) -> None:
@@ -66,28 +64,17 @@ class LoggedRankings:
                 self._keep(name, query, ranking, other._first[name, query], query in other.changed[name])
 
     def _keep(self, name: str, query: str, ranking: list[str], here: tuple[str, int], changed: bool = False) -> None:
-        kept = self.rankings[name].setdefault(query, ranking)
+        first = self.rankings[name].setdefault(query, ranking)
         there = self._first.setdefault((name, query), here)
-        if kept == ranking and not changed:
+        if first == ranking and not changed:
             return
         if there != here:
+            first_design, design = (f"version {version} of {experiment!r}" for experiment, version in (there, here))
             raise DataError(
-                f"ranker {name!r} ranks query {query!r} differently in {_named(there)} and in {_named(here)}; "
+                f"ranker {name!r} ranks query {query!r} differently in {first_design} and in {design}; "
                 "name the version (--version) or the experiment, or give its rankings"
             )
         self.changed[name].add(query)
-
-
-def _named(design: tuple[str, int]) -> str:
-    return f"version {design[1]} of {design[0]!r}"
-
-
-def _rankings_at(array: pa.Array, place: int, rows: Array) -> tuple[pa.Array, Array]:
-    """The ranking at a place of each row, null where the row has fewer; and whether the row has any."""
-    logged = list_column(array)
-    missing = np.diff(logged.offsets)[rows] <= place
-    places = pa.array(logged.offsets[rows].astype(np.int64) + place, mask=missing)
-    return logged.values.take(places).cast(pa.list_(pa.string())), logged.there[rows]
 
 
 NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot compute it"
@@ -176,7 +163,10 @@ class OldLogReader:
         shown, chances = list_column(self._batch.column("documents")), column(self._batch, "log_probability")
         names = text_column(shown.values)
         hashes = buckets.hashes(buckets.DOCUMENT, names.offsets, names.data)
-        logged = np.full(self._batch.num_rows, np.nan) if chances is None else _logged(chances)
+        logged = np.full(self._batch.num_rows, np.nan)  # nan if there is no probability, inf if it is not a number
+        if chances is not None:
+            values = numbers(chances, np.nan, pa.float64())
+            logged = np.where(is_there(chances) & np.isnan(values), np.inf, values)
         identity = np.zeros(self._batch.num_rows, np.uint64)
         places, identity[places] = identities(self._batch)
         for part in self._decoding:
@@ -199,13 +189,10 @@ class OldLogReader:
         of_list, of_joint = _list_chances(chosen, decoded, logged)
         wrong = np.isinf(logged) | (logged > ROUNDING)
         unknown, never = np.isnan(of_list), np.isneginf(of_list) & ~wrong
-        for reason, rows in (
-            (NO_LOGARITHM, wrong),
-            (NO_CHANCE.format(chosen.method.name), unknown),
-            (NEVER_SHOWN, never),
-        ):
-            self.dropped[reason] += int(rows.sum())
-        made = OldRows(
+        self.dropped[NO_LOGARITHM] += int(wrong.sum())
+        self.dropped[NO_CHANCE.format(chosen.method.name)] += int(unknown.sum())
+        self.dropped[NEVER_SHOWN] += int(never.sum())
+        old_rows = OldRows(
             identity,
             self._queries[decoded.rows],
             documents,
@@ -218,7 +205,7 @@ class OldLogReader:
             of_list,
             of_joint,
         )
-        return made.only(~(wrong | unknown | never))
+        return old_rows.only(~(wrong | unknown | never))
 
     def _borrow(self, decoded: Decoded) -> Decoded:
         """Store the rankings that the task names, and drop rows with invalid ones."""
@@ -236,12 +223,6 @@ def _matrix(offsets: Array, hashes: Array, rows: Array, width: int) -> Array:
     places = offsets[rows][:, None] + np.arange(width)
     inside = places < offsets[rows + 1][:, None]
     return np.where(inside, np.append(hashes, np.uint64(0))[np.minimum(places, len(hashes))], np.uint64(0))
-
-
-def _logged(chances: pa.Array) -> Array:
-    """Logged probabilities, nan where there is none, inf where the value is not a number."""
-    values = numbers(chances, np.nan, pa.float64())
-    return np.where(is_there(chances) & np.isnan(values), np.inf, values)
 
 
 def _list_chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:

@@ -10,30 +10,10 @@ import numpy as np
 
 from interleaf import log
 from interleaf.analysis.plan import Planned, plan
-from interleaf.counterfactual.estimators import (
-    CLIPPED,
-    JOINT,
-    UNWEIGHTED,
-    WEIGHTED,
-    DoublyRobust,
-    Weigher,
-    WeightingSums,
-    WeightStatistics,
-    bound_estimates,
-    estimate_support,
-    is_same,
-    without_interval,
-)
+from interleaf.counterfactual import estimators, new_rankings
+from interleaf.counterfactual.estimators import CLIPPED, JOINT, UNWEIGHTED, WEIGHTED, is_same, without_interval
 from interleaf.counterfactual.list_outcomes import CLIP, Scorer, scorer_of
-from interleaf.counterfactual.new_rankings import (
-    ListsInMemory,
-    ListsReadAgain,
-    LogCounts,
-    RankersView,
-    RankingSource,
-    by_query,
-    encode_rankings,
-)
+from interleaf.counterfactual.new_rankings import ListsInMemory, ListsReadAgain, LogCounts, RankersView, RankingSource
 from interleaf.counterfactual.old_log import NOT_RANKED, LoggedRankings, LogSurvey, OldTask, nothing_left_error
 from interleaf.counterfactual.reuse_result import PairEstimate, ReuseResult
 from interleaf.decode.attributes import Exclusion
@@ -47,30 +27,19 @@ from interleaf.stats.compare import Estimate
 from interleaf.stats.multiplicity import holm
 
 NOTHING = "no old list is one that the new rankers could show"
-NO_OWNERS = "the owners that were drawn are not logged, or of fewer or more rankers"
-NO_CLICK = "no click: a click model has nothing to learn from"
-UNSEEN = "the log shows none of the documents that the new rankers would"
-NO_MODEL = "what a click model expects is known for schemes binary and click, not for normalized"
-BIASED = "biased: not an estimate of the new rankers' preference"
-CLIPPED_AWAY = "biased: clipping took weight away"
-PART_ONLY = "of the lists that the log showed alone"
-UNTESTED = "the log's methods show few lists: nothing tests the click model on others"
-NOT_IDENTIFIED = "it cannot be planned: the log does not say how large the difference is."
 HANDFUL, FEW = 10, 100  # effective impressions
 MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could show
 MIN_KNOWN = 0.995  # of the places in new lists: below it, a warning says so
 MIN_LOOKS = 5  # impressions for each query
 MAX_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
-TOO_LITTLE = "the log has too little data on the new rankers' lists"
-OLD_LISTS = "old lists, which are not the new rankers' (expect up to twice as many units)"
 
 
 class ReuseSums(NamedTuple):
     """Counts of the old lists, the sums of each weighting, and the doubly robust estimate if there is one."""
 
     looks: LogCounts
-    weighings: WeightingSums
-    robust: DoublyRobust | None
+    weighings: estimators.WeightingSums
+    robust: estimators.DoublyRobust | None
     longest: int
 
     @property
@@ -92,20 +61,19 @@ def build_result(
     """All numbers, warnings and plans."""
     named = [(rankers[one], rankers[other]) for one, other in zip(*pairs(len(rankers)), strict=True)]
     names, columns = _names(scorer), []
-    for name, made in _estimates(found, scorer, confidence):
-        adjusted = holm([one.p_value for one in made])
+    for name, by_pair in _estimates(found, scorer, confidence):
+        adjusted = holm([one.p_value for one in by_pair])
         columns.append(
             [
                 PairEstimate(name, *pair, one.value, one.error, one.interval, one.p_value, against_all, one.reason)
-                for pair, one, against_all in zip(named, made, adjusted, strict=True)
+                for pair, one, against_all in zip(named, by_pair, adjusted, strict=True)
             ]
         )
     estimates = [one for of_pair in zip(*columns, strict=True) for one in of_pair]
     by_model = found.robust is not None and not found.is_limited
     answers = tuple(one for one in estimates if one.estimator == names["robust" if by_model else "weighted"])
     sums, looks, known = found.weighings.sums, found.looks, found.known if by_model else None
-    share = estimate_support(sums[WEIGHTED], confidence) if found.is_limited else None
-    weights = {names[kind]: one.described for kind, one in sums.items() if one.impressions.any()}
+    share = estimators.estimate_support(sums[WEIGHTED], confidence) if found.is_limited else None
     return ReuseResult(
         rankers=rankers,
         method=str(scorer.chosen),
@@ -113,16 +81,18 @@ def build_result(
         old_methods={method: count for method, count in looks.methods.most_common() if count},
         impressions=looks.impressions,
         clicked=looks.clicked,
-        units=looks.units,
+        units=looks.units.count,
         confidence=confidence,
         estimates=tuple(estimates),
-        weights=weights,
+        weights={names[kind]: one.described for kind, one in sums.items() if one.impressions.any()},
         known=found.known,
         supported=share.value if share is not None else None,
         supported_interval=share.interval if share is not None else None,
         answers=answers,
-        doubt=TOO_LITTLE if known is not None and _is_thin(looks) else "",
-        plans={pair: _plan(found, scorer, place, answers[place], confidence) for place, pair in enumerate(named)},
+        doubt="the log has too little data on the new rankers' lists" if known is not None and _is_thin(looks) else "",
+        plans={
+            pair: _plan(found, scorer, place, answers[place], share, confidence) for place, pair in enumerate(named)
+        },
         warnings=(
             *_missing(looks, borrowed),
             *_unsupported(share, any(one.interval is not None for one in answers)),
@@ -135,14 +105,12 @@ def build_result(
 def _names(scorer: Scorer) -> dict[str, str]:
     """The names of the estimators that the method has, as in H12h."""
     short = scorer.chosen.method.abbreviation
+    weighted = f"{short}+IS+MA" if scorer.independent else f"{short}+IS"
+    forms = {"normalized": f"{weighted}, self-normalised", "clipped": f"{weighted}, clipped"}
     if not scorer.independent:
-        weighted = f"{short}+IS"
-        names = {"unweighted": str(short), "weighted": weighted}
-    else:
-        weighted = f"{short}+IS+MA"
-        names = {"unweighted": f"{short}+MA", "joint": f"{short}+IS", "weighted": weighted}
-    names |= {"normalized": f"{weighted}, self-normalised", "clipped": f"{weighted}, clipped"}
-    return names | ({"model": f"{short}+DM", "robust": f"{short}+DR"} if scorer.independent else {})
+        return {"unweighted": str(short), "weighted": weighted, **forms}
+    names = {"unweighted": f"{short}+MA", "joint": f"{short}+IS", "weighted": weighted, **forms}
+    return names | {"model": f"{short}+DM", "robust": f"{short}+DR"}
 
 
 def _estimates(found: ReuseSums, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
@@ -154,37 +122,34 @@ def _estimates(found: ReuseSums, scorer: Scorer, confidence: float) -> Iterator[
         sums = found.weighings.sums[WEIGHTED if kind == "normalized" else kind]
         outcomes = scorer.by_pair(sums.outcomes)
         if kind == JOINT and not sums.impressions.any():
-            yield name, _no_estimates(scorer, NO_OWNERS)
+            yield name, _no_estimates(scorer, "the owners that were drawn are not logged, or of fewer or more rankers")
         elif not sums.usable:
             yield name, _no_estimates(scorer, NOTHING)
         elif kind in (JOINT, WEIGHTED):
-            yield name, bound_estimates(outcomes, sums, scorer.bound(found.longest), confidence)
+            yield name, estimators.bound_estimates(outcomes, sums, scorer.bound(found.longest), confidence)
         else:
-            reason = _distrust(found, kind)
-            made = compare.estimates(outcomes, sums.weights[:, None], confidence)
-            yield name, tuple(without_interval(one, reason) if reason else one for one in made)
+            estimates = compare.estimates(outcomes, sums.weights[:, None], confidence)
+            reason = "of the lists that the log showed alone"
+            if kind == UNWEIGHTED:
+                reason = "biased: not an estimate of the new rankers' preference"
+            elif kind == CLIPPED and sums.lost > 0:
+                reason = "biased: clipping took weight away"
+            has_interval = is_same(found.weighings.sums[WEIGHTED])  # the old rankers themselves
+            yield name, estimates if has_interval else tuple(without_interval(one, reason) for one in estimates)
 
 
 def _by_model(found: ReuseSums, scorer: Scorer, mended: bool, confidence: float) -> tuple[Estimate, ...]:
     foreseen = found.weighings.foreseen
+    if not scorer.foreseeable:
+        reason = "what a click model expects is known for schemes binary and click, not for normalized"
+        return _no_estimates(scorer, reason)
     if found.robust is None or foreseen is None:
-        return _no_estimates(scorer, NO_CLICK if scorer.foreseeable else NO_MODEL)
+        return _no_estimates(scorer, "no click: a click model has nothing to learn from")
     if not found.known:
-        return _no_estimates(scorer, UNSEEN)
-    made = found.robust.estimates(foreseen, mended, confidence)
-    return tuple(without_interval(one, UNTESTED) for one in made) if found.is_limited else made
-
-
-def _distrust(found: ReuseSums, kind: str) -> str:
-    """Why a mean over old lists has no interval; '' if all weights are 1, because then it has one."""
-    sums = found.weighings.sums
-    if is_same(sums[WEIGHTED]):
-        return ""
-    if kind == UNWEIGHTED:
-        return BIASED
-    if kind == CLIPPED and sums[CLIPPED].lost > 0:
-        return CLIPPED_AWAY
-    return PART_ONLY
+        return _no_estimates(scorer, "the log shows none of the documents that the new rankers would")
+    estimates = found.robust.estimates(foreseen, mended, confidence)
+    reason = "the log's methods show few lists: nothing tests the click model on others"
+    return tuple(without_interval(one, reason) for one in estimates) if found.is_limited else estimates
 
 
 def _no_estimates(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
@@ -225,7 +190,9 @@ def _percent(share: float) -> str:
     return f"{100 * min(1.0, max(0.0, share)):.0f}"
 
 
-def _warnings(weights: WeightStatistics, looks: LogCounts, known: float | None, is_limited: bool) -> Iterator[str]:
+def _warnings(
+    weights: estimators.WeightStatistics, looks: LogCounts, known: float | None, is_limited: bool
+) -> Iterator[str]:
     """Warnings about few or uneven data."""
     effective = weights.effective
     if effective < FEW:
@@ -253,34 +220,35 @@ def _warnings(weights: WeightStatistics, looks: LogCounts, known: float | None, 
         yield f"{looks.impressions / looks.queries:.1f} impressions per query are few to fit a click model to."
 
 
-def _plan(found: ReuseSums, scorer: Scorer, pair: int, answer: PairEstimate, confidence: float) -> Planned | str:
+def _plan(
+    found: ReuseSums, scorer: Scorer, pair: int, answer: PairEstimate, share: Estimate | None, confidence: float
+) -> Planned | str:
     """The plan of a live experiment that can detect the estimated difference, given the variance in the log."""
-    share = estimate_support(found.weighings.sums[WEIGHTED], confidence).value if found.is_limited else None
-    if share is not None and share < MIN_PLANNED:
-        return NOT_IDENTIFIED
+    if share is not None and share.value is not None and share.value < MIN_PLANNED:
+        return "it cannot be planned: the log does not say how large the difference is."
     if not answer.value:
         return "no difference is estimated, so that there is none to plan for."
     looks, sums = found.looks, scorer.by_pair(found.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
     if not looks.pilot.any():
         return f"it cannot be planned: {NOTHING}."
-    known = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units)
+    known = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units.count)
     if known.variance is None or known.impressions_per_unit is None:
         return f"it cannot be planned: {known.reason}."
     effect = answer.value / (looks.clicked / looks.impressions)
     # The mean score of old lists is not that of the new rankers, D: take the variance about D, E(o - D)^2.
     variance = known.variance * known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
     try:
-        made = plan(
+        planned = plan(
             abs(effect),
             confidence=confidence,
             variance=variance,
-            impressions_per_unit=looks.clicked / looks.clicking_units,
-            share_with_event=looks.clicking_units / looks.units,
+            impressions_per_unit=looks.clicked / looks.clicking_units.count,
+            share_with_event=looks.clicking_units.count / looks.units.count,
             even_activity=True,
         )
     except DataError as problem:
         return f"it cannot be planned: {problem}."
-    return replace(made, pilot=OLD_LISTS)
+    return replace(planned, pilot="old lists, which are not the new rankers' (expect up to twice as many units)")
 
 
 def reuse(
@@ -325,7 +293,7 @@ def reuse(
     if not survey.longest:
         raise nothing_left_error(survey.dropped)
     scorer = scorer_of(method or _method(survey), scheme, len(rankings))
-    new = encode_rankings(_by_query(survey, rankings), max(survey.longest.values()))
+    new = new_rankings.encode_rankings(_by_query(survey, rankings), max(survey.longest.values()))
     if not new.queries:
         raise DataError("the new rankers rank no query of the log; rankings are found by the text of its column query")
     view = RankersView(new, scorer, max(survey.longest[name] for name in new.queries))
@@ -348,9 +316,9 @@ def reuse_lists(
         raise nothing_left_error(looks.dropped)
     robust = None
     if scorer.foreseeable and looks.clicked:
-        robust = DoublyRobust(scorer, new, looks.cells, looks.counts, view.longest)
+        robust = estimators.DoublyRobust(scorer, new, looks.cells, looks.counts, view.longest)
     has_joint = scorer.independent and not looks.unowned
-    weigher = Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
+    weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     weighings = lists.summed(weigher.empty(), weigher.add)
     return build_result(ReuseSums(looks, weighings, robust, view.longest), new.rankers, scorer, borrowed, confidence)
 
@@ -365,10 +333,11 @@ def _method(survey: LogSurvey) -> str:
 
 def _by_query(survey: LogSurvey, rankings: Mapping[str, RankingSource | None]) -> dict[str, Mapping[str, Any]]:
     """Rankings of the log's queries, in the order of their names, which does not depend on how the log was read."""
-    for name, source in rankings.items():
-        if source is None and not survey.borrowed.rankings[name]:
-            raise DataError(f"the log has no rankings of a ranker {name!r}; give its new rankings, or log them")
-    return {
-        name: by_query(survey.borrowed.rankings[name] if source is None else source, sorted(survey.longest), name)
-        for name, source in rankings.items()
+    sources: dict[str, RankingSource] = {
+        name: survey.borrowed.rankings[name] if source is None else source for name, source in rankings.items()
     }
+    for name in survey.borrowed.rankings:
+        if not sources[name]:
+            raise DataError(f"the log has no rankings of a ranker {name!r}; give its new rankings, or log them")
+    queries = sorted(survey.longest)
+    return {name: new_rankings.by_query(source, queries, name) for name, source in sources.items()}

@@ -70,15 +70,16 @@ class ReuseResult:
     dropped: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found |= {name: [asdict(one) for one in getattr(self, name)] for name in ("estimates", "answers")}
-        found["weights"] = {name: asdict(one) for name, one in self.weights.items()}
-        found["plans"] = [
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values |= {name: [asdict(one) for one in getattr(self, name)] for name in ("estimates", "answers")}
+        values |= {name: dict(getattr(self, name)) for name in ("old_methods", "dropped")}
+        values["weights"] = {name: asdict(one) for name, one in self.weights.items()}
+        values["plans"] = [
             {"first": first, "second": second}
             | (plan.to_dict() | {"reason": ""} if isinstance(plan, Planned) else {"units": None, "reason": plan})
             for (first, second), plan in self.plans.items()
         ]
-        return found | {name: dict(found[name]) for name in ("old_methods", "dropped")}
+        return values
 
     def __str__(self) -> str:
         tables = [str(table) for table in self.tables]
@@ -119,10 +120,11 @@ class ReuseResult:
     def _estimates(self) -> Table:
         rows: list[tuple[Cell, ...]] = []
         for one in self.estimates:
-            interval = None if one.interval is None else " to ".join(f"{_signed(end)}" for end in one.interval)
+            interval = None if one.interval is None else " to ".join(map(_signed, one.interval))
             p_value = None if one.adjusted_p_value is None else probability(one.adjusted_p_value)
             pair = f"{one.first} over {one.second}"
-            rows.append((one.estimator, pair, _signed(one.value), interval, p_value, one.reason or None))
+            value = None if one.value is None else _signed(one.value)
+            rows.append((one.estimator, pair, value, interval, p_value, one.reason or None))
         interval = f"{100 * self.confidence:g} % interval"
         columns = ("estimator", "pair", "estimate", interval, "adjusted p", "why no interval")
         return Table("estimates", "Estimates", columns, tuple(rows), columns[2:5])
@@ -198,8 +200,8 @@ def _sureness(one: PairEstimate, found: ReuseResult) -> str:
     return how if many == 1 else f"{how} (an interval of this pair alone; who wins is decided over all {many}, by Holm)"
 
 
-def _signed(value: float | None) -> str | None:
-    return None if value is None else f"{value:+.3f}" if abs(value) < 1e5 else f"{value:+.3g}"
+def _signed(value: float) -> str:
+    return f"{value:+.3f}" if abs(value) < 1e5 else f"{value:+.3g}"
 
 
 def _percent(share: float | None) -> str | None:

@@ -63,6 +63,11 @@ class Sample(Seen):
     def __init__(self, room: int = 2**14) -> None:
         super().__init__(room)
 
+    @property
+    def count(self) -> int:
+        """The number of hashes; estimated if only a sample is stored."""
+        return self.size << self.level
+
     def add(self, hashes: Array) -> None:
         self.repeats(hashes)
 
