@@ -103,8 +103,8 @@ def _solve(matrix: Array, right: Array) -> Array:
     except np.linalg.LinAlgError:
         pass
     values, vectors = np.linalg.eigh(matrix)
-    kept = values > _RANK * max(float(values.max(initial=0.0)), 1.0)
-    solution: Array = (vectors[:, kept] / values[kept]) @ (vectors[:, kept].T @ right)
+    regular = values > _RANK * max(float(values.max(initial=0.0)), 1.0)
+    solution: Array = (vectors[:, regular] / values[regular]) @ (vectors[:, regular].T @ right)
     return solution
 
 
@@ -247,8 +247,8 @@ def examples_of(
 ) -> list[TrainingExample]:
     """All pairs; the better ranker is named in `better`, else decided by a significant test of equal credit."""
     experiments = {pair.experiment for pair in pairs}
-    for name, given in (("better", better), ("groups", groups)):
-        if unknown := sorted(set(given) - experiments):
+    for name, by_experiment in (("better", better), ("groups", groups)):
+        if unknown := sorted(set(by_experiment) - experiments):
             raise DataError(f"{name} names experiment {unknown[0]!r}; the log holds {listed(sorted(experiments))}")
     return [_example(pair, moments, better, groups) for pair, moments in sorted(pairs.items())]
 
@@ -256,20 +256,20 @@ def examples_of(
 def _example(
     pair: RankerPair, moments: Moments, better: Mapping[str, str], groups: Mapping[str, str]
 ) -> TrainingExample:
-    found = estimate(moments.sums[:, 0], moments.count)
-    decided = found.p_value is not None and found.p_value < LEVEL
+    equal = estimate(moments.sums[:, 0], moments.count)
+    decided = equal.p_value is not None and equal.p_value < LEVEL
     named = better.get(pair.experiment)
     if named not in (None, pair.first, pair.second):
         raise DataError(
             f"better says {named!r} of experiment {pair.experiment!r}; that one compares "
             f"{pair.first!r} and {pair.second!r}"
         )
-    leads = named == pair.first if named else (found.value or 0) >= 0
+    leads = named == pair.first if named else (equal.value or 0) >= 0
     reason = ""
     if not moments.count.any():
         reason = "no page with a click"
     elif not named and not decided:
-        p_value = "" if found.p_value is None else f" (p = {found.p_value:.2g})"
+        p_value = "" if equal.p_value is None else f" (p = {equal.p_value:.2g})"
         reason = f"undecided by equal credit{p_value}, and no ranker was named the better one"
     sides = (pair.first, pair.second) if leads else (pair.second, pair.first)
     oriented = moments if leads else replace(moments, sums=-moments.sums)

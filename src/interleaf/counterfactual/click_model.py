@@ -197,8 +197,8 @@ def add_foreseen(
 
     def work(rows: slice) -> Array:
         own = np.zeros_like(sums)
-        made = settings((longest,), scorer.chosen.parameters, False)
-        _add_foreseen(scorer.linear, lists.only(rows), weights[rows], observed[rows], models, own, made)
+        kernel_settings = settings((longest,), scorer.chosen.parameters, False)
+        _add_foreseen(scorer.linear, lists.only(rows), weights[rows], observed[rows], models, own, kernel_settings)
         return own
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -214,7 +214,7 @@ def _add_foreseen(
     observed: Array,
     models: ClickModels,
     sums: Array,
-    made: ProbabilisticSettings,
+    kernel_settings: ProbabilisticSettings,
 ) -> None:
     impressions, entries, counts, groups = lists
     attraction, attention = models
@@ -225,7 +225,7 @@ def _add_foreseen(
         count, weight, group = counts[row], weights[row], groups[row]
         if weight == 0:
             continue
-        write_posterior(impression_at(impressions, row, count), count - 1, made, shares)
+        write_posterior(impression_at(impressions, row, count), count - 1, kernel_settings, shares)
         for model in range(attraction.shape[1]):
             for position in range(count):
                 for state in range(STATES):
@@ -251,9 +251,9 @@ def add_slack(scorer: Scorer, lists: RankedLists, unseen: Array, each: float, mo
     inside = np.arange(lists.entries.shape[1]) < lists.counts[:, None]
     some = lists.only(np.asarray((unseen[lists.entries] & inside).any(axis=1)))
     if len(some.counts):
-        made = settings((int(some.impressions.lengths.max(initial=1)),), scorer.chosen.parameters, False)
+        kernel_settings = settings((int(some.impressions.lengths.max(initial=1)),), scorer.chosen.parameters, False)
         first = ClickModels(*(np.ascontiguousarray(values[:, 0]) for values in models))
-        _add_slack(scorer.linear, some, unseen, each, first, sums, made)
+        _add_slack(scorer.linear, some, unseen, each, first, sums, kernel_settings)
 
 
 @kernel
@@ -264,7 +264,7 @@ def _add_slack(
     each: float,
     model: ClickModels,
     sums: Array,
-    made: ProbabilisticSettings,
+    kernel_settings: ProbabilisticSettings,
 ) -> None:
     impressions, entries, counts, _ = lists
     attraction, attention = model
@@ -275,7 +275,7 @@ def _add_slack(
     certain = 1.0 / attention[0] if attention[0] > 0 else 1.0
     for row in range(len(counts)):
         count, pair = counts[row], 0
-        write_posterior(impression_at(impressions, row, count), count - 1, made, shares)
+        write_posterior(impression_at(impressions, row, count), count - 1, kernel_settings, shares)
         for position in range(count):
             for state in range(STATES):
                 looked = attention[position * STATES + state]

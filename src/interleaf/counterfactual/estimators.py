@@ -108,8 +108,8 @@ class DoublyRobust:
 def draw_lists(chosen: ResolvedMethod, ranked: NewRankings, queries: Array, lengths: Array, keys: Array) -> RankedLists:
     """A random list of the new rankers for each row, of at most `lengths[row]` documents; all are in group 0."""
     k, longest = int(lengths.max(initial=1)), int(ranked.lengths.max(initial=1))
-    made = chosen.method.kernels.settings((longest,), chosen.parameters, False)
-    shown, teams, counts = batch.compose(chosen, ranked.given, made, queries, keys, k)
+    settings = chosen.method.kernels.settings((longest,), chosen.parameters, False)
+    shown, teams, counts = batch.compose(chosen, ranked.given, settings, queries, keys, k)
     counts = np.minimum(counts, lengths)
     entries = np.where(np.arange(k) < counts[:, None], ranked.starts[queries][:, None] + shown, 0)
     return RankedLists(impressions_of(ranked, queries, entries, teams), entries, counts, np.zeros_like(counts))
@@ -350,9 +350,6 @@ class Weigher:
     group_of: Array
     clip: float
     key: Any
-
-    def empty(self) -> WeightingSums:
-        return WeightingSums(self.scorer.columns, self.robust.empty() if self.robust is not None else None)
 
     def add(self, weighings: WeightingSums, held: WeighedLists) -> None:
         rows, some, bucket = held.rows, held.possible, buckets.buckets(held.rows.unit)

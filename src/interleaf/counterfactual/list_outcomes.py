@@ -240,11 +240,11 @@ def scorer_of(method: str, scheme: str | None, rankers: int) -> Scorer:
     if not chosen.method.abbreviation:
         known = [name for name, method in METHODS.items() if method.abbreviation]
         raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {listed(known)} they can")
-    if chosen.method.owners_given_list != DRAFTED:
-        return Scorer(chosen, chosen.scheme(scheme, rankers), rankers)
-    if scheme not in (None, "binary") or str(chosen) != chosen.method.name or rankers > MAX_DRAFTING:
-        raise SchemeError(
-            f"drafted lists can be scored by {chosen.method.name} without parameters, scheme 'binary', for up to "
-            f"{MAX_DRAFTING} rankers, not by {chosen}, scheme {scheme!r}, for {rankers}; give another method"
-        )
-    return Scorer(chosen, chosen.scheme("binary", rankers), rankers)
+    if chosen.method.owners_given_list == DRAFTED:
+        if scheme not in (None, "binary") or str(chosen) != chosen.method.name or rankers > MAX_DRAFTING:
+            raise SchemeError(
+                f"drafted lists can be scored by {chosen.method.name} without parameters, scheme 'binary', for up to "
+                f"{MAX_DRAFTING} rankers, not by {chosen}, scheme {scheme!r}, for {rankers}; give another method"
+            )
+        scheme = "binary"
+    return Scorer(chosen, chosen.scheme(scheme, rankers), rankers)

@@ -34,9 +34,10 @@ MIN_LOOKS = 5  # impressions for each query
 MAX_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
 
 
-class ReuseSums(NamedTuple):
+class Evidence(NamedTuple):
     """Counts of the old lists, the sums of each weighting, and the doubly robust estimate if there is one."""
 
+    scorer: Scorer
     looks: LogCounts
     weighings: estimators.WeightingSums
     robust: estimators.DoublyRobust | None
@@ -56,12 +57,13 @@ class ReuseSums(NamedTuple):
 
 
 def build_result(
-    found: ReuseSums, rankers: tuple[str, ...], scorer: Scorer, borrowed: LoggedRankings, confidence: float
+    evidence: Evidence, rankers: tuple[str, ...], borrowed: LoggedRankings, confidence: float
 ) -> ReuseResult:
     """All numbers, warnings and plans."""
+    scorer = evidence.scorer
     named = [(rankers[one], rankers[other]) for one, other in zip(*pairs(len(rankers)), strict=True)]
     names, columns = _names(scorer), []
-    for name, by_pair in _estimates(found, scorer, confidence):
+    for name, by_pair in _estimates(evidence, confidence):
         adjusted = holm([one.p_value for one in by_pair])
         columns.append(
             [
@@ -70,10 +72,10 @@ def build_result(
             ]
         )
     estimates = [one for of_pair in zip(*columns, strict=True) for one in of_pair]
-    by_model = found.robust is not None and not found.is_limited
+    by_model = evidence.robust is not None and not evidence.is_limited
     answers = tuple(one for one in estimates if one.estimator == names["robust" if by_model else "weighted"])
-    sums, looks, known = found.weighings.sums, found.looks, found.known if by_model else None
-    share = estimators.estimate_support(sums[WEIGHTED], confidence) if found.is_limited else None
+    sums, looks, known = evidence.weighings.sums, evidence.looks, evidence.known if by_model else None
+    share = estimators.estimate_support(sums[WEIGHTED], confidence) if evidence.is_limited else None
     return ReuseResult(
         rankers=rankers,
         method=str(scorer.chosen),
@@ -85,18 +87,16 @@ def build_result(
         confidence=confidence,
         estimates=tuple(estimates),
         weights={names[kind]: one.described for kind, one in sums.items() if one.impressions.any()},
-        known=found.known,
+        known=evidence.known,
         supported=share.value if share is not None else None,
         supported_interval=share.interval if share is not None else None,
         answers=answers,
         doubt="the log has too little data on the new rankers' lists" if known is not None and _is_thin(looks) else "",
-        plans={
-            pair: _plan(found, scorer, place, answers[place], share, confidence) for place, pair in enumerate(named)
-        },
+        plans={pair: _plan(evidence, place, answers[place], share, confidence) for place, pair in enumerate(named)},
         warnings=(
             *_missing(looks, borrowed),
             *_unsupported(share, any(one.interval is not None for one in answers)),
-            *_warnings(sums[WEIGHTED].described, looks, known, found.is_limited),
+            *_warnings(sums[WEIGHTED].described, looks, known, evidence.is_limited),
         ),
         dropped={reason: count for reason, count in looks.dropped.items() if count},
     )
@@ -113,20 +113,21 @@ def _names(scorer: Scorer) -> dict[str, str]:
     return names | {"model": f"{short}+DM", "robust": f"{short}+DR"}
 
 
-def _estimates(found: ReuseSums, scorer: Scorer, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+def _estimates(evidence: Evidence, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
     """The estimates of each estimator, one per pair: means of w o, or self-normalised (sums of w o over sums of w)."""
+    scorer = evidence.scorer
     for kind, name in _names(scorer).items():
         if kind in ("model", "robust"):
-            yield name, _by_model(found, scorer, kind == "robust", confidence)
+            yield name, _by_model(evidence, kind == "robust", confidence)
             continue
-        sums = found.weighings.sums[WEIGHTED if kind == "normalized" else kind]
+        sums = evidence.weighings.sums[WEIGHTED if kind == "normalized" else kind]
         outcomes = scorer.by_pair(sums.outcomes)
         if kind == JOINT and not sums.impressions.any():
             yield name, _no_estimates(scorer, "the owners that were drawn are not logged, or of fewer or more rankers")
         elif not sums.usable:
             yield name, _no_estimates(scorer, NOTHING)
         elif kind in (JOINT, WEIGHTED):
-            yield name, estimators.bound_estimates(outcomes, sums, scorer.bound(found.longest), confidence)
+            yield name, estimators.bound_estimates(outcomes, sums, scorer.bound(evidence.longest), confidence)
         else:
             estimates = compare.estimates(outcomes, sums.weights[:, None], confidence)
             reason = "of the lists that the log showed alone"
@@ -134,22 +135,22 @@ def _estimates(found: ReuseSums, scorer: Scorer, confidence: float) -> Iterator[
                 reason = "biased: not an estimate of the new rankers' preference"
             elif kind == CLIPPED and sums.lost > 0:
                 reason = "biased: clipping took weight away"
-            has_interval = is_same(found.weighings.sums[WEIGHTED])  # the old rankers themselves
+            has_interval = is_same(evidence.weighings.sums[WEIGHTED])  # the old rankers themselves
             yield name, estimates if has_interval else tuple(without_interval(one, reason) for one in estimates)
 
 
-def _by_model(found: ReuseSums, scorer: Scorer, mended: bool, confidence: float) -> tuple[Estimate, ...]:
-    foreseen = found.weighings.foreseen
+def _by_model(evidence: Evidence, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+    scorer, foreseen = evidence.scorer, evidence.weighings.foreseen
     if not scorer.foreseeable:
         reason = "what a click model expects is known for schemes binary and click, not for normalized"
         return _no_estimates(scorer, reason)
-    if found.robust is None or foreseen is None:
+    if evidence.robust is None or foreseen is None:
         return _no_estimates(scorer, "no click: a click model has nothing to learn from")
-    if not found.known:
+    if not evidence.known:
         return _no_estimates(scorer, "the log shows none of the documents that the new rankers would")
-    estimates = found.robust.estimates(foreseen, mended, confidence)
+    estimates = evidence.robust.estimates(foreseen, mended, confidence)
     reason = "the log's methods show few lists: nothing tests the click model on others"
-    return tuple(without_interval(one, reason) for one in estimates) if found.is_limited else estimates
+    return tuple(without_interval(one, reason) for one in estimates) if evidence.is_limited else estimates
 
 
 def _no_estimates(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
@@ -221,14 +222,14 @@ def _warnings(
 
 
 def _plan(
-    found: ReuseSums, scorer: Scorer, pair: int, answer: PairEstimate, share: Estimate | None, confidence: float
+    evidence: Evidence, pair: int, answer: PairEstimate, share: Estimate | None, confidence: float
 ) -> Planned | str:
     """The plan of a live experiment that can detect the estimated difference, given the variance in the log."""
     if share is not None and share.value is not None and share.value < MIN_PLANNED:
         return "it cannot be planned: the log does not say how large the difference is."
     if not answer.value:
         return "no difference is estimated, so that there is none to plan for."
-    looks, sums = found.looks, scorer.by_pair(found.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
+    looks, sums = evidence.looks, evidence.scorer.by_pair(evidence.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
     if not looks.pilot.any():
         return f"it cannot be planned: {NOTHING}."
     known = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units.count)
@@ -319,8 +320,9 @@ def reuse_lists(
         robust = estimators.DoublyRobust(scorer, new, looks.cells, looks.counts, view.longest)
     has_joint = scorer.independent and not looks.unowned
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
-    weighings = lists.summed(weigher.empty(), weigher.add)
-    return build_result(ReuseSums(looks, weighings, robust, view.longest), new.rankers, scorer, borrowed, confidence)
+    empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
+    weighings = lists.summed(empty, weigher.add)
+    return build_result(Evidence(scorer, looks, weighings, robust, view.longest), new.rankers, borrowed, confidence)
 
 
 def _method(survey: LogSurvey) -> str:

@@ -171,17 +171,17 @@ class ReuseResult:
         return [f"Not used: {'; '.join(reasons)}."] if reasons else []
 
 
-def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
+def _answer_sentence(one: PairEstimate, result: ReuseResult) -> str:
     pair = f"{one.first} and {one.second}"
     if one.value is None:
         return f"Nothing can be said of {pair}: {one.reason}."
-    if one.interval is None and found.supported is not None:
+    if one.interval is None and result.supported is not None:
         return f"This log does not show which of {pair} people would prefer: {one.reason}."
     if one.interval is None:
         return f"{pair}: {one.value:+.3f} by {one.estimator}, and no interval: {one.reason}."
-    span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, found)}"
-    winner = one.winner(found.confidence)
-    if found.supported is not None:
+    span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, result)}"
+    winner = one.winner(result.confidence)
+    if result.supported is not None:
         span = f"{one.first} over {one.second} lies {span}"
         if winner is None:
             return f"This log does not show which of {pair} people would prefer: {span}."
@@ -192,10 +192,10 @@ def _answer_sentence(one: PairEstimate, found: ReuseResult) -> str:
     return f"People would prefer {winner} to {one.second if winner == one.first else one.first}: {span}."
 
 
-def _sureness(one: PairEstimate, found: ReuseResult) -> str:
+def _sureness(one: PairEstimate, result: ReuseResult) -> str:
     """The confidence, the estimator, and the number of pairs, in words."""
-    sure, many = f"{100 * found.confidence:g} % confidence", len(found.answers)
-    how = f"by {one.estimator}, for random error alone: {found.doubt} for {sure}" if found.doubt else ""
+    sure, many = f"{100 * result.confidence:g} % confidence", len(result.answers)
+    how = f"by {one.estimator}, for random error alone: {result.doubt} for {sure}" if result.doubt else ""
     how = how or f"with {sure}, by {one.estimator}"
     return how if many == 1 else f"{how} (an interval of this pair alone; who wins is decided over all {many}, by Holm)"
 
