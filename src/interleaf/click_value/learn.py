@@ -243,9 +243,9 @@ def fit(
         groups = {pair.experiment: groups(pair.experiment) for pair in training.pairs}
     pairs = credit_fitting.examples_of(training.pairs, better or {}, groups or {})
     weights, chosen, ridges = credit_fitting.learn_weights(pairs, fitting, ridge)
-    left_out = {f"experiment {one.pair[0]!r}, version {one.pair[1]}": one.reason for one in pairs if one.reason}
+    left_out = [(f"experiment {one.pair[0]!r}, version {one.pair[1]}", one.reason) for one in pairs if one.reason]
     if weights is None:
-        reasons = [f"{name}: {reason}" for name, reason in left_out.items()]
+        reasons = [f"{name}: {reason}" for name, reason in left_out]
         reasons += [f"{text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
         why = "; ".join(reasons) or "the log has no experiment of two rankers, or no preference in any"
         raise DataError(f"there is nothing to learn from: {why}")
@@ -272,7 +272,7 @@ def fit(
         held_out=tuple(credit_fitting.held_out(pairs, fitting, ridge)),
         ridges=ridges,
         confidence=confidence,
-        left_out=left_out | {f"{count:,} rows": text_of(reason) for reason, count in training.dropped.items()},
+        left_out=dict(left_out) | {f"{count:,} rows": text_of(reason) for reason, count in training.dropped.items()},
         notes=_notes(used, chosen, ridge, folds),
     )
 
