@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from interleaf.analysis.analyze import tally_log
 from interleaf.execution.task import Task
-from interleaf.log.projection import leaves
+from interleaf.log.schema import leaves
 from interleaf.report.build import report
 from interleaf.report.rule import ReportSettings
 from interleaf.simulate import People, World, synthetic

@@ -25,7 +25,7 @@ from benchmarks.people import limits
 from interleaf.kernels.arrays import Array
 from interleaf.report.weights import MAX_LIMIT, MIN_LIMIT
 from interleaf.stats import sequence
-from interleaf.stats.sums import deviate
+from interleaf.stats.compare import deviate
 from interleaf.tables import Table
 
 RUNS = 2_000

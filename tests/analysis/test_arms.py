@@ -19,9 +19,8 @@ from interleaf.report.model import Metric, ReportArm
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
-from interleaf.stats.compare import difference, estimate
+from interleaf.stats.compare import difference, estimate, statistic
 from interleaf.stats.looks import spending, spending_p_value
-from interleaf.stats.sums import statistic
 from tests.oracles.logs import Rules, Sums, counted_events, max_weight, metrics_of, visits, voice
 from tests.support.log_rows import Row, made_row, made_rows, rows_of, table_of
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaf.errors import DataError
-from interleaf.importers import shuffle, ubi
+from interleaf.importers import partition, ubi
 from interleaf.importers.protocol import ImportResult
 from interleaf.importers.ubi import import_ubi
 from interleaf.log import jsonl
@@ -80,8 +80,8 @@ def test_blocks_of_any_size_give_the_same_log(
 def test_records_that_wait_in_many_parts_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = written(tmp_path)
     one, rows = taken(source, tmp_path / "one.parquet")
-    monkeypatch.setattr(shuffle, "PART", 4000)
-    monkeypatch.setattr(shuffle, "ROOM", 50)
+    monkeypatch.setattr(partition, "PART", 4000)
+    monkeypatch.setattr(partition, "ROOM", 50)
     many, others = taken(source, tmp_path / "many.parquet")
     assert rows == others
     assert one.counts == many.counts

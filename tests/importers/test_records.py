@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from interleaf.importers.partition import ShuffleFile
 from interleaf.importers.protocol import ImportResult
-from interleaf.importers.shuffle import ShuffleFile
 from interleaf.importers.ubi import UbiReader
 from interleaf.importers.ubi_records import since_1970
 from interleaf.log.files import files_of

@@ -42,7 +42,7 @@ def traced() -> Iterator[dict[str, None]]:
         yield files
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def one_list(folder: Path) -> list[str]:

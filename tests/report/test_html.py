@@ -15,9 +15,8 @@ import pytest
 from interleaf.errors import DataError, InterleafError
 from interleaf.report.html import NO_CHARTS, to_html, to_notebook
 from interleaf.report.layout import lay_out
-from interleaf.report.markdown import to_markdown
 from interleaf.report.model import Comparison
-from interleaf.report.text import to_text
+from interleaf.report.text import to_markdown, to_text
 from tests.support.report_examples import EXAMPLES, HOSTILE, REASON, SCRIPT, healthy, nothing_computed
 
 pytest.importorskip("jinja2")

@@ -15,7 +15,7 @@ from interleaf.report.frames import to_frame
 from interleaf.report.json_format import FORMAT, from_dict, to_dict, to_json
 from interleaf.report.model import Comparison, Point, ReportData
 from interleaf.report.report import Report
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import Interval
 from tests.support.report_examples import EXAMPLES, healthy, nothing_computed, with_cycle
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)

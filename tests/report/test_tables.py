@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf.report.layout import lay_out
-from interleaf.report.markdown import to_markdown
 from interleaf.report.sections import Section
+from interleaf.report.text import to_markdown
 from interleaf.tables import Table, escape, one_line, width_of
 from tests.support.report_examples import EXAMPLES, HOSTILE, SCRIPT, broken, healthy
 

@@ -14,8 +14,18 @@ from scipy.stats import binom
 from scipy.stats import t as student
 
 from interleaf import DataError
-from interleaf.stats.compare import ALIKE, EMPTY, FEW, ONE_BUCKET, Estimate, difference, estimate, estimates
-from interleaf.stats.sums import deviate, statistic
+from interleaf.stats.compare import (
+    ALIKE,
+    EMPTY,
+    FEW,
+    ONE_BUCKET,
+    Estimate,
+    deviate,
+    difference,
+    estimate,
+    estimates,
+    statistic,
+)
 
 SUMS, COUNTS = [3, -1, 0, 4, 2, -2, 1], [5, 2, 3, 4, 6, 2, 9]
 BUCKETS = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 30)), min_size=3, max_size=30)

@@ -12,9 +12,8 @@ from scipy.stats import binom
 from benchmarks import watching
 from interleaf import DataError
 from interleaf.stats import sequence
-from interleaf.stats.compare import Estimate, estimate, estimates
+from interleaf.stats.compare import Estimate, estimate, estimates, statistic
 from interleaf.stats.sequence import EARLY, anytime, anytime_p_value, anytimes, multiplier
-from interleaf.stats.sums import statistic
 
 UNITS = st.integers(1, 10**7)
 PLANS = st.none() | UNITS

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from interleaf import DataError
 from interleaf.kernels.arrays import Array
+from interleaf.stats.compare import Figure
 from interleaf.stats.signs import FLIPS, delta, sign_flips, sign_test, z_score
-from interleaf.stats.sums import Figure
 
 
 def binomial(wins: int, losses: int) -> Fraction:

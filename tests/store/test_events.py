@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from interleaf.store import attribution
-from interleaf.store.event_fates import EventFate
 from interleaf.store.impression_rows import Writing
-from interleaf.store.records import Event
+from interleaf.store.records import Event, EventFate
 from interleaf.store.sql import SqlStore
 from tests.support.stores import HOUR, SECOND, START, address, check_sums, click, impression, running, store
 

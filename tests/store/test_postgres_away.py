@@ -14,7 +14,7 @@ import pytest
 
 from interleaf.errors import DataError, StoreError
 from interleaf.store import open_store, postgres
-from interleaf.store.event_fates import EventFate
+from interleaf.store.records import EventFate
 from interleaf.store.sql import SqlStore
 from tests.server.test_serve import ask, serving
 from tests.support.services import RANKINGS, SHOES

@@ -11,8 +11,7 @@ from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment, extend_list
 from interleaf.log.schema import COLUMNS
 from interleaf.store import open_store
-from interleaf.store.event_fates import EventFate
-from interleaf.store.records import ADMIN, INGEST, READ, VersionCounts
+from interleaf.store.records import ADMIN, INGEST, READ, EventFate, VersionCounts
 from interleaf.store.sql import SqlStore
 from tests.support.log_rows import rows_of
 from tests.support.stores import (

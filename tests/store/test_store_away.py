@@ -16,8 +16,7 @@ import pytest
 from interleaf import DataError
 from interleaf.errors import MissingExtraError, StoreError
 from interleaf.store import open_store, sqlite
-from interleaf.store.event_fates import EventFate
-from interleaf.store.records import Event, Search, StoredImpression
+from interleaf.store.records import Event, EventFate, Search, StoredImpression
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
 from tests.support.stores import (

@@ -19,8 +19,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
-from interleaf.stats.compare import Estimate
-from interleaf.stats.sums import significance
+from interleaf.stats.compare import Estimate, significance
 from interleaf.tables import Cell, Table, escape, one_line
 
 MAX_TITLE = 48

@@ -17,9 +17,8 @@ from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel
-from interleaf.stats.compare import estimate
+from interleaf.stats.compare import estimate, significance
 from interleaf.stats.logistic import Fit
-from interleaf.stats.sums import significance
 
 QUARTILES, BEST, NONE = RULES = ("quartiles", "best", "none")
 VALUES = 1024  # values per measure; larger ones count as the last

@@ -32,7 +32,7 @@ from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import Scheme
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import Interval
 from interleaf.tables import Cell, Table
 
 LEARNED, CROSS_FITTED = "learned ", ", cross-fitted"  # the start and the end of the scheme's name in a report

@@ -11,7 +11,7 @@ from interleaf.analysis.plan import Planned
 from interleaf.counterfactual.estimators import WeightStatistics
 from interleaf.log.drop_reasons import text_of
 from interleaf.report.format import probability
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import Interval
 from interleaf.tables import Cell, Table, escape, one_line
 
 

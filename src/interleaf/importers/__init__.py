@@ -6,6 +6,6 @@ solr_opensearch.py  responses of engines with built-in interleaving
 yandex.py           the text format of the Yandex challenge and of PyClick
 trec.py             TREC runs and qrels; lists composed from runs
 trec_session.py     logs of the TREC Session track
-shuffle.py          queries and events on disk, partitioned by query
-partition.py, foreign_lists.py, query_join.py  queries and events of a partition, joined to impressions
+partition.py        queries and events on disk, partitioned by query; one partition as arrays
+foreign_lists.py, query_join.py  queries and events of a partition, joined to impressions
 """

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from interleaf.errors import DataError, listed
-from interleaf.log.drop_reasons import Code
+from interleaf.errors import Code, DataError, listed
 
 if TYPE_CHECKING:
     from interleaf.log.files import Paths

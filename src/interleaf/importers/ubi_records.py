@@ -352,7 +352,7 @@ def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
     >>> {since_1970(time, counts) for time in (1717527762025, "1717527762025", "2024-06-04 19:02:42.025")}
     {datetime.timedelta(days=19878, seconds=68562, microseconds=25000)}
     >>> counts
-    Counter({'time as a number': 2, 'time without a zone': 1})
+    Counter({'numeric_time': 2, 'no_time_zone': 1})
     """
     if type(value) is str and not value.isdecimal():
         try:

@@ -1,12 +1,11 @@
 """Logs in Parquet, JSON lines or CSV; each row is one impression with its events.
 
-schema.py          the columns, their Arrow types, and the check of a file's schema
+schema.py          the columns, their Arrow types, the check of a file's schema, and which columns are read
 validation.py      checks of single values
 writer.py          LogWriter: a log that grows while people search
 record_batches.py  rows_to_batch, write_batches, convert
 reader.py          read: any log as record batches, with counts of rows that were not used
 files.py           finds the files of paths, globs, folders and addresses
-projection.py      which columns are read
 parquet.py, jsonl.py, csv_rows.py, arrow.py  the formats
 drop_reasons.py    codes for why rows are dropped and for what became of events
 event_join.py      joins events that are lines of their own, and merges copies of an event

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from interleaf.errors import DataError
 from interleaf.log import schema
-from interleaf.log.projection import Projection, is_wanted
+from interleaf.log.schema import Projection, is_wanted
 
 _PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 # In the metadata of a batch: the first text of a column that should be a time but is not.

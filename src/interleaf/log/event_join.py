@@ -40,7 +40,7 @@ from interleaf.log.jsonl import (
     parse_line,
     split_rankings,
 )
-from interleaf.log.projection import Projection, is_wanted
+from interleaf.log.schema import Projection, is_wanted
 from interleaf.log.validation import ASSUMED_UTC
 
 

@@ -23,7 +23,7 @@ from interleaf.log import schema
 from interleaf.log.arrow import DEFAULTS, check_schema, normalise, with_columns
 from interleaf.log.files import LogFile
 from interleaf.log.page_join import find_continued, ids_among, paged_ids
-from interleaf.log.projection import Projection, is_wanted, leaves
+from interleaf.log.schema import Projection, is_wanted, leaves
 
 MARK = b"interleaf footer crc32 "  # eight hexadecimal digits follow
 _CHECKSUM_BYTES = len(MARK) + 8

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from interleaf.errors import DataError
-from interleaf.log import arrow, parquet, projection, schema
+from interleaf.log import arrow, parquet, schema
 from interleaf.log.csv_rows import csv_columns
 from interleaf.log.event_join import ReadCounts, join_event_lines
 from interleaf.log.files import LogFile, files_of
 from interleaf.log.page_join import PageJoiner, find_continued, ids_among, paged_ids
-from interleaf.log.projection import Projection
+from interleaf.log.schema import Projection
 
 Progress = Callable[[int, int | None], None]  # impressions read so far, and their total number if known
 
@@ -85,7 +85,7 @@ def read(
     """
     if batch_size < 1:
         raise DataError(f"batch_size is {batch_size!r}; give a whole number from 1 up")
-    asked = projection.projection_of(columns, spare or {})
+    asked = schema.projection_of(columns, spare or {})
     if is_paths(source):
         return _of_files(files_of(source), asked, batch_size, progress)
     names, rows, assumptions, batches = arrow.open_table(source)

@@ -14,13 +14,12 @@ from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
-from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, time_of
+from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
 from interleaf.report.health import run_checks
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
-from interleaf.report.segments import segments
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import activity
 from interleaf.stats import compare, ranking

@@ -12,7 +12,7 @@ from interleaf import plots
 from interleaf.report.format import MAX_LETTERS, Names, count, share, signed
 from interleaf.report.model import Comparison, ReportData
 from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import Interval
 
 Row = dict[str, Any]
 

@@ -1,4 +1,7 @@
-"""Computes comparisons from a tally: every pair with its estimate, intervals and p-values, or reasons."""
+"""Computes comparisons from a tally: every pair with its estimate, intervals and p-values, or reasons.
+
+Also by segment, with a test whether segments differ.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, groupby
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +20,17 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import scheme_of
-from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Point, SegmentComparison
-from interleaf.report.rule import ONE_LOOK, Decision, ReportSettings, clip_to_possible, decide, holm_levels, interval_of
+from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Point, Segment, SegmentComparison
+from interleaf.report.rule import (
+    HOLM,
+    ONE_LOOK,
+    Decision,
+    ReportSettings,
+    clip_to_possible,
+    decide,
+    holm_levels,
+    interval_of,
+)
 from interleaf.report.weights import (
     PER_PERSON,
     QueryCells,
@@ -28,10 +41,9 @@ from interleaf.report.weights import (
     why_no_cells,
     with_queries,
 )
-from interleaf.stats import bootstrap, compare, sequence, signs, sums
-from interleaf.stats.compare import Estimate
+from interleaf.stats import bootstrap, compare, sequence, signs
+from interleaf.stats.compare import Estimate, Interval, significance
 from interleaf.stats.ranking import pair_sums
-from interleaf.stats.sums import Interval, significance
 from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SINCE, SUMS
@@ -239,8 +251,8 @@ def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterat
         yield list(zip(names, values, ("", "", "", delta.reason, test.reason), strict=True))
 
 
-def _sign_test(wins: int, losses: int, settings: ReportSettings) -> sums.Figure:
-    return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else sums.Figure(None, ONE_LOOK_ONLY)
+def _sign_test(wins: int, losses: int, settings: ReportSettings) -> compare.Figure:
+    return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else compare.Figure(None, ONE_LOOK_ONLY)
 
 
 def _unit_sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
@@ -316,3 +328,80 @@ def _history(tally: Tally, pairs: RankerPairs) -> tuple[Array, Array]:
 def time_of(microseconds: int) -> datetime:
     """A time of the log."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
+POWER = 0.8  # power for the smallest effect of a segment
+
+
+def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Segment, ...]:
+    """Each value of each attribute with its own comparisons; p-values are adjusted for all of them."""
+    estimates = {}  # of all pairs, by segment
+    for key in sorted(tally.segments):
+        own, clicked, columns = tally.segments.units_of(key)
+        limit = max_weight(len(own) << tally.segments.cells.level)
+        sums, weights = weigh(own, clicked, columns, limit)
+        voices = result.pairs.weighted_scores(sums, weights, tally.about.linear)
+        estimates[key] = compare.estimates(voices, weights, settings.confidence)
+    # The anytime interval depends on the number of all units; the units of a segment grow with them.
+    units = max((one.units or 0 for one in result.comparisons), default=0)
+    rule = replace(settings, correction=HOLM)
+    decisions = iter(decide(list(chain(*estimates.values())), units, rule, max_score(tally.about)))
+    pooled: list[tuple[Estimate, float | None]] = []  # by segment and pair
+    for _, keys in groupby(estimates, key=lambda key: key[0]):
+        pairs = [_pool(column) for column in zip(*(estimates[key] for key in keys), strict=True)]
+        pooled += chain(*zip(*pairs, strict=True))
+    differing = decide([difference for difference, _ in pooled], units, rule)
+    shrunk = iter([(shrunken, one.adjusted_p_value) for (_, shrunken), one in zip(pooled, differing, strict=True)])
+    segments = []
+    for key, row in estimates.items():
+        shown, number = tally.segments.impressions[key], tally.segments.clicked[key]
+        comparisons = []
+        for pair, estimate in enumerate(row):
+            shrunken, differs = next(shrunk)
+            one = segment_comparison(result.pairs.names(pair), estimate, next(decisions), shown, number)
+            smallest = None  # the smallest effect that a segment of this size detects
+            if one.interval is not None and one.error is not None:
+                smallest = (one.interval[1] - one.interval[0]) / 2 + NormalDist().inv_cdf(POWER) * one.error
+            comparisons.append(
+                replace(one, shrunken_estimate=shrunken, smallest_effect=smallest, differs_p_value=differs)
+            )
+        segments.append(Segment(*key, shown, tuple(comparisons)))
+    return tuple(segments)
+
+
+def _pool(estimates: Sequence[Estimate]) -> list[tuple[Estimate, float | None]]:
+    """For one pair, each segment's difference to the other segments of the attribute, and its shrunken estimate."""
+    precisions = [1 / one.error**2 if one.error and one.value is not None else 0.0 for one in estimates]
+    values = [one.value or 0.0 for one in estimates]
+    total = sum(precisions)
+    mean = sum(precision * value for precision, value in zip(precisions, values, strict=True)) / (total or 1.0)
+    excess = sum(precision * (value - mean) ** 2 for precision, value in zip(precisions, values, strict=True))
+    excess -= sum(precision > 0 for precision in precisions) - 1
+    scale = total - sum(precision**2 for precision in precisions) / (total or 1.0)
+    spread = max(0.0, excess / scale) if scale > 0 else 0.0
+    return [
+        (
+            _against_others(one, precision, value, mean, total, estimates),
+            (value * spread + mean / precision) / (spread + 1 / precision) if precision else None,
+        )
+        for one, precision, value in zip(estimates, precisions, values, strict=True)
+    ]
+
+
+def _against_others(
+    one: Estimate, precision: float, value: float, mean: float, total: float, estimates: Sequence[Estimate]
+) -> Estimate:
+    """The difference of a segment to the mean of the others."""
+    from scipy.special import stdtr
+
+    rest = total - precision
+    if not precision or rest <= 1e-12 * total:
+        return Estimate(None, None, None, None, None, 0, "there is no other segment to compare with")
+    others = (mean * total - precision * value) / rest
+    error = math.sqrt(1 / precision + 1 / rest)
+    units = [other.effective_units or 0.0 for other in estimates if other is not one]
+    effective = min(one.effective_units or 0.0, sum(units))
+    if effective <= 1:
+        return Estimate(value - others, None, None, None, effective, 0, "fewer than two effective units")
+    p_value = 2 * float(stdtr(effective - 1, -abs(value - others) / error))
+    return Estimate(value - others, error, None, p_value, effective, 0)

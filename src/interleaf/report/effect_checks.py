@@ -16,9 +16,8 @@ from interleaf.report.format import moment, signed, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
 from interleaf.report.rule import holm_levels, interval_of
 from interleaf.report.weights import QueryCells, why_no_cells
-from interleaf.stats.compare import Estimate, difference, estimate
+from interleaf.stats.compare import Estimate, difference, estimate, significance
 from interleaf.stats.multiplicity import holm
-from interleaf.stats.sums import significance
 from interleaf.tally import Fact, Tally
 from interleaf.tally.evidence import CLICKS, EVENTS
 from interleaf.tally.score_sums import ONE

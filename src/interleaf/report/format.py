@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import Interval
 from interleaf.tables import one_line
 
 MAX_LETTERS = 32  # of a name: enough to recognise it, few enough for the margin of a chart

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from interleaf.report import model
 from interleaf.report.model import ReportData
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import Interval
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
 _REASONS = pa.map_(pa.string(), pa.string())

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from interleaf.report.format import count, digits, probability, signed, slashed, span
-from interleaf.stats.compare import ALIKE
-from interleaf.stats.sums import Interval
+from interleaf.stats.compare import ALIKE, Interval
 
 BRIEF, MAIN, OTHER, BY_SEGMENT = "brief", "main", "other tests", "segments"  # tables of comparisons
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from interleaf.report import frames, html, json_format, markdown, text
+from interleaf.report import frames, html, json_format, text
 from interleaf.report.model import ReportData
 
 
@@ -17,7 +17,7 @@ class Report(ReportData):
 
     __str__ = text.to_text
     show = text.show
-    to_markdown = markdown.to_markdown
+    to_markdown = text.to_markdown
     to_html = html.to_html
     to_dict = json_format.to_dict
     to_json = json_format.to_json

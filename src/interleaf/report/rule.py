@@ -17,8 +17,7 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.report.model import UNIT
 from interleaf.stats import looks, multiplicity, sequence
-from interleaf.stats.compare import Estimate
-from interleaf.stats.sums import Interval, significance, statistic
+from interleaf.stats.compare import Estimate, Interval, significance, statistic
 from interleaf.tally import Tally
 from interleaf.tally.units import CLICKED, SINCE
 

@@ -32,8 +32,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.report.model import Activity
 from interleaf.stats import compare
-from interleaf.stats.compare import Estimate
-from interleaf.stats.sums import quotient
+from interleaf.stats.compare import Estimate, quotient
 from interleaf.tally import Tally
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SUMS, unpack

@@ -23,9 +23,8 @@ from interleaf.server.auth import BROWSER
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
 from interleaf.server.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.codec import encode_note
-from interleaf.store.event_fates import EventFate
 from interleaf.store.privacy import HASH, KEEP, hash_unit
-from interleaf.store.records import RUNNING, AccessKey, Event, Stored, StoredImpression
+from interleaf.store.records import RUNNING, AccessKey, Event, EventFate, Stored, StoredImpression
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # how template engines write a missing value
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours

@@ -15,9 +15,8 @@ from interleaf.log.drop_reasons import EventStatus
 from interleaf.report.build import report
 from interleaf.report.report import Report
 from interleaf.server.cache import CacheEntry, TTLCache
-from interleaf.store.event_fates import EventFate
 from interleaf.store.fold import report_settings_of
-from interleaf.store.records import RUNNING, VersionCounts
+from interleaf.store.records import RUNNING, EventFate, VersionCounts
 from interleaf.store.sql import SqlStore
 from interleaf.tally import Fact, Tally
 

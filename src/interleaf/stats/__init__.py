@@ -5,8 +5,7 @@
 A unit (a user or a session) is in one bucket, so buckets are independent, but impressions are not: all standard errors
 are computed between buckets. A number that cannot be computed is None, and `reason` says why.
 
-    sums.py           shared helpers: numbers with reasons, checked columns, Student's t as a normal deviate
-    compare.py        mean, jackknife error and t interval; the difference of two arms
+    compare.py        mean, jackknife error and t interval; the difference of two arms; numbers with reasons
     signs.py          other statistics in the literature: Delta, sign test, sign flips, z-score
     bootstrap.py      resampled buckets, shared by all pairs
     sequence.py       confidence sequences: intervals that are valid even if you check repeatedly

@@ -16,8 +16,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.compare import EMPTY, ONE_BUCKET
-from interleaf.stats.sums import Interval, columns, product, significance
+from interleaf.stats.compare import EMPTY, ONE_BUCKET, Interval, columns, product, significance
 
 RESAMPLES = 10_000  # C12's K
 CHUNK = 1024  # resamples at a time

@@ -21,7 +21,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.sums import significance
+from interleaf.stats.compare import significance
 
 NEAREST = 1e-3  # of the planned information: looks nearer to each other are one look
 MAX_LOOKS = 200  # the boundary of more planned looks takes many seconds to compute, and hardly differs

@@ -12,8 +12,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.compare import Estimate
-from interleaf.stats.sums import quotient
+from interleaf.stats.compare import Estimate, quotient
 
 
 def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:

@@ -18,8 +18,7 @@ import numpy as np
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats import sequence
-from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife
-from interleaf.stats.sums import significance, statistic
+from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife, significance, statistic
 
 MIN_EFFECTIVE = 20  # effective units below which an interval is rough; no plan is smaller
 MIN_VARIANCE = 0.25  # as a share of the pilot's variance, for large effects

@@ -13,8 +13,7 @@ import numpy as np
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.stats.bootstrap import intervals
-from interleaf.stats.compare import Estimate
-from interleaf.stats.sums import Interval, significance
+from interleaf.stats.compare import Estimate, Interval, significance
 
 
 def pair_sums(by_ranker: Array) -> Array:

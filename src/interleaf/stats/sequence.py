@@ -37,8 +37,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.compare import Estimate
-from interleaf.stats.sums import Interval, deviate, significance, statistic
+from interleaf.stats.compare import Estimate, Interval, deviate, significance, statistic
 
 EARLY = "there are too few units for an interval yet"
 WIDEST = 50  # standard errors to each side; a wider interval is useless

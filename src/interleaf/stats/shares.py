@@ -16,8 +16,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.compare import ONE_BUCKET, jackknife
-from interleaf.stats.sums import columns, quotient
+from interleaf.stats.compare import ONE_BUCKET, columns, jackknife, quotient
 
 FEWEST = 5  # expected effective hits and misses; with fewer, the distribution is too skewed for this test
 

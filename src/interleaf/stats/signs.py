@@ -10,7 +10,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.sums import ROUNDING, Figure, product
+from interleaf.stats.compare import ROUNDING, Figure, product
 
 FEW_BUCKETS = 13  # up to this number all flips are tried: 4,096, because the first sign can stay
 FLIPS = 9_999

@@ -1,12 +1,12 @@
 """Experiments, impressions and events, stored in SQLite or in PostgreSQL.
 
-records.py          what a store holds: experiments, impressions, events, keys
+records.py          what a store holds: experiments, impressions, events with their fates, keys
 sql.py              the whole store in SQL, over any database; opens a store by its address
 database.py         what the SQL needs of a database; sqlite.py, postgres.py
 sql_tables.py       tables, and the migrations that made them
 experiments.py      drafts, versions, states, history, search
 impression_rows.py  writes impressions and events
-attribution.py      to which impressions an event belongs; event_fates.py: codes of the outcomes
+attribution.py      to which impressions an event belongs
 codec.py            the stored form of a row; rows as record batches
 fold.py             closed impressions become sums; a tally is the sums and the open impressions
 deletion.py         deletes rows by age, of a user, or of an experiment

@@ -13,9 +13,8 @@ from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import EVERY, MOST_SHOWN, SAME
 from interleaf.store.codec import EncodedRow, decode_row
 from interleaf.store.database import Transaction
-from interleaf.store.event_fates import MAX_AHEAD, MAX_EARLY, EventFate
 from interleaf.store.experiments import parse_settings
-from interleaf.store.records import Event
+from interleaf.store.records import MAX_AHEAD, MAX_EARLY, Event, EventFate
 
 MAX_MATCHES = 100  # impressions that get an event if all do; no person sees a document more often
 

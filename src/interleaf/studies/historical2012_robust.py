@@ -20,7 +20,7 @@ from interleaf.counterfactual.new_rankings import NewRankings
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.people import streams, words_of
 from interleaf.simulate.run import Stage
-from interleaf.stats.sums import quotient
+from interleaf.stats.compare import quotient
 from interleaf.studies.study import Cell, Table
 
 MODEL, ROBUST = "PI+DM", "PI+DR"

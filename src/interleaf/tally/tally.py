@@ -13,10 +13,9 @@ import numpy as np
 
 from interleaf.decode import Decoded
 from interleaf.decode.scoring import Scored
-from interleaf.errors import DataError
+from interleaf.errors import Code, DataError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
-from interleaf.log.drop_reasons import Code
 from interleaf.log.schema import INTERLEAVED
 from interleaf.tally import tally_file
 from interleaf.tally.evidence import Evidence

@@ -24,7 +24,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log import arrow, parquet
 from interleaf.log.files import LogFile, Paths, files_of
 from interleaf.log.page_join import PageJoiner, rows_among
-from interleaf.log.projection import Projection, is_wanted
+from interleaf.log.schema import Projection, is_wanted
 from interleaf.tally.units import UnitSums
 
 if TYPE_CHECKING:

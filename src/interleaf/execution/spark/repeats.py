@@ -27,7 +27,7 @@ from interleaf.execution.spark.partitions import (
 )
 from interleaf.kernels.arrays import Array
 from interleaf.log.page_join import PageJoiner, find_continued, ids_among, paged_ids, rows_among
-from interleaf.log.projection import Projection
+from interleaf.log.schema import Projection
 from interleaf.tally.units import Seen
 
 if TYPE_CHECKING:

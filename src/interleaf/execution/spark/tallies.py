@@ -39,8 +39,7 @@ from interleaf.execution.task import (
 )
 from interleaf.kernels.arrays import Array
 from interleaf.log.arrow import check_schema
-from interleaf.log.projection import Projection
-from interleaf.log.schema import assumptions_of
+from interleaf.log.schema import Projection, assumptions_of
 from interleaf.tally import About, Tally
 from interleaf.tally.tally import absorb
 from interleaf.tally.units import Sample, Seen

@@ -17,8 +17,7 @@ from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.result_summary import conflicts, early_warning
 from interleaf.server.dashboard.visit import DashboardState, Visit, page, part
 from interleaf.server.endpoints import MAX_PAGE, read_number, read_search
-from interleaf.store.event_fates import EventFate
-from interleaf.store.records import DRAFT, RUNNING, STATES, Stored
+from interleaf.store.records import DRAFT, RUNNING, STATES, EventFate, Stored
 
 FRESH, SLOW = 3.0, 15.0  # maximum age in seconds of a report in the list; SLOW: if it takes long to compute
 STALE = 60.0  # the same for a stopped or decided experiment

@@ -24,8 +24,7 @@ from interleaf.server.dashboard.visit import Visit, moment, page, part, short
 from interleaf.server.endpoints import export_name, read_version
 from interleaf.server.ingest import to_microseconds
 from interleaf.server.reports import CurrentReports
-from interleaf.store.event_fates import EventFate
-from interleaf.store.records import DRAFT, RUNNING, STOPPED, Stored
+from interleaf.store.records import DRAFT, RUNNING, STOPPED, EventFate, Stored
 from interleaf.tables import Table
 
 COLOURS = 6  # colours of teams; each team has a letter, too
