@@ -1,14 +1,12 @@
-"""The exceptions of interleaf, and codes with texts. Each message says what is wrong, with its value, and what to do.
+"""The exceptions of interleaf. Each message says what is wrong, with its value, and what to do.
 
-All exceptions are also `ValueError`s, so that `except ValueError` catches them.
+All of them are also `ValueError`s, so that `except ValueError` catches them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from enum import StrEnum
-from typing import Self
 
 
 class InterleafError(ValueError):
@@ -126,31 +124,3 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return listed(names) + did_you_mean(name, names)
-
-
-class Code(StrEnum):
-    """A stable code, its text, in which `{}` is the placeholder for the detail, and perhaps a remedy.
-
-    `mark` is its position, from 1.
-    """
-
-    text: str
-    remedy: str
-    mark: int
-
-    def __new__(cls, code: str, text: str = "", remedy: str = "") -> Self:
-        member = str.__new__(cls, code)
-        member._value_, member.text, member.remedy, member.mark = code, text, remedy, len(cls.__members__) + 1
-        return member
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-    def of(self, detail: object) -> str:
-        """The key of a count with a detail, such as `wrong_value:teams`."""
-        return f"{self}:{detail}"
-
-    def details(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """The counts that have this code, by their details."""
-        parts = ((*key.partition(":"), number) for key, number in counts.items())
-        return {detail: number for code, _, detail, number in parts if code == self}

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from interleaf.errors import Code, DataError, listed
+from interleaf.errors import DataError, listed
+from interleaf.stable_codes import Code
 
 if TYPE_CHECKING:
     from interleaf.log.files import Paths
@@ -68,7 +69,7 @@ class ImportNote(Code):
     EVENT_NOT_ON_LIST = (
         "event_not_on_list",
         "event on nothing shown",
-        "fine for ads; else log the hit's id as object_id",
+        "fine for ads; else log ids of hits as object_id",
     )
     EVENT_WITHOUT_DOCUMENT = "event_without_document", "event about no document", "fine for searches and filters"
     UNREADABLE_ORDINAL = "unreadable_ordinal", "event with an unclear ordinal", "give --ordinals 0 or 1"

@@ -5,8 +5,8 @@ Counts have a code as their key, or `code:detail` if the text has a placeholder 
 
 from __future__ import annotations
 
-from interleaf.errors import Code
 from interleaf.log import schema
+from interleaf.stable_codes import Code
 
 MAX_EVENTS = 1000  # per impression
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from interleaf.errors import DataError
-from interleaf.log import schema
 
 VERSION = 1
 VERSION_KEY = b"interleaf.schema"
@@ -297,10 +296,10 @@ def projection_of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[st
     if isinstance(columns, str):
         raise DataError(f"columns is {columns!r}, one text; give a list of names")
     names = None if columns is None else tuple(columns)
-    known = {name for field in schema.SCHEMA for name in (field.name, *_inner(field.type, f"{field.name}."))}
+    known = {name for field in SCHEMA for name in (field.name, *_inner(field.type, f"{field.name}."))}
     for name in (*(names or ()), *spare):
         if name not in known:
-            raise DataError(f"a log has no column {name!r}; the columns are {', '.join(schema.SCHEMA.names)}")
+            raise DataError(f"a log has no column {name!r}; the columns are {', '.join(SCHEMA.names)}")
     return Projection(names, {name: tuple(others) for name, others in spare.items()})
 
 

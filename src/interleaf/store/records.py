@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from interleaf.errors import Code
 from interleaf.experiment import Experiment
+from interleaf.stable_codes import Code
 from interleaf.store.codec import EncodedRow
 
 DRAFT, RUNNING, STOPPED, DECIDED = "draft", "running", "stopped", "decided"

@@ -13,10 +13,11 @@ import numpy as np
 
 from interleaf.decode import Decoded
 from interleaf.decode.scoring import Scored
-from interleaf.errors import Code, DataError
+from interleaf.errors import DataError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
+from interleaf.stable_codes import Code
 from interleaf.tally import tally_file
 from interleaf.tally.evidence import Evidence
 from interleaf.tally.page_sums import QUERIES, ArmSums, ListSums
