@@ -155,7 +155,7 @@ def test_other_writers_name_the_levels_of_lists_differently() -> None:
     for level in ("list.element", "list.item", "array", "bag.array_element"):
         paths = [f"events.{level}.{field}" for field in ("event", "kind", "rank", "time")] + ["kind"]
         deep = [f"captions.{level}.highlights.{level}.{field}" for field in ("start", "end")]
-        assert log.projection.leaves(paths + deep, names) == [
+        assert log.schema.leaves(paths + deep, names) == [
             f"events.{level}.kind",
             f"captions.{level}.highlights.{level}.end",
         ]
