@@ -57,7 +57,7 @@ def test_keys_and_picks_are_what_they_have_always_been(row: dict[str, Any]) -> N
         assert [chance.pick(int(n)) for _ in picks] == picks
     for weighted in row["weighted"]:
         weights, chance = weighted["weights"], Keyed(name)
-        assert [chance.pick_weighted(weights, len(weights)) for _ in weighted["picks"]] == weighted["picks"]
+        assert [pick_weighted(chance, weights, len(weights)) for _ in weighted["picks"]] == weighted["picks"]
     for probability, tosses in row["tosses"].items():
         chance = Keyed(name)
         assert [chance.toss(float(probability)) for _ in tosses] == tosses
@@ -131,7 +131,7 @@ def test_one_choice_costs_no_draw() -> None:
 
 @pytest.mark.parametrize(("word", "picked"), [(0, 1), (2**64 - 1, 3), (2**63 - 2**11, 1), (2**63, 3)])
 def test_a_weight_of_zero_is_never_picked(word: int, picked: int) -> None:
-    assert Fed([word]).pick_weighted([0.0, 0.5, 0.0, 0.5, 0.0], 5) == picked
+    assert pick_weighted(Fed([word]), [0.0, 0.5, 0.0, 0.5, 0.0], 5) == picked
 
 
 @pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1])
@@ -142,7 +142,7 @@ def test_a_toss_that_is_certain_is_certain(word: int) -> None:
 
 def test_weighted_picks_and_tosses_come_as_often_as_their_weights_say() -> None:
     weights, draws, chance = [0.4, 0.0, 0.35, 0.25], 40_000, Keyed(key_of("weighted"))
-    picked = Counter(chance.pick_weighted(weights, 4) for _ in range(draws))
+    picked = Counter(pick_weighted(chance, weights, 4) for _ in range(draws))
     heads = sum(chance.toss(0.3) for _ in range(draws))
     assert picked[1] == 0
     assert chisquare([picked[i] for i in (0, 2, 3)], [draws * weights[i] for i in (0, 2, 3)]).pvalue > FALSE_ALARM
@@ -175,7 +175,7 @@ def test_a_tree_s_probabilities_sum_to_one_and_nothing_impossible_is_visited(ste
             if kind == "pick":
                 assert 0 <= chance.pick(n) < n
             elif kind == "weighted":
-                assert chance.pick_weighted([0, *[0.1 * n] * n, 0.0, Fraction(0)], n + 3) in range(1, n + 1)
+                assert pick_weighted(chance, [0, *[0.1 * n] * n, 0.0, Fraction(0)], n + 3) in range(1, n + 1)
             else:
                 assert chance.toss(0) is False
                 assert chance.toss(1) is True

@@ -18,7 +18,7 @@ from interleaf.clicks import named
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, LibraryEntry, leaf, words_of
 from interleaf.errors import InterleafError
-from interleaf.kernels.randomness import UNIT, Keyed, key_of
+from interleaf.kernels.randomness import UNIT, Keyed, key_of, pick_weighted
 
 
 def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[PersonSearch], k: int = 10) -> list[float]:
@@ -73,9 +73,9 @@ def searches(entries: Mapping[str, LibraryEntry], people: int, seed: int = 1) ->
     names, visits = list(entries), []
     for person in range(1, people + 1):
         chance = Keyed(key_of(("demo people", seed, person)))
-        device = DEVICES[chance.pick_weighted(SHARES, len(SHARES))]
+        device = DEVICES[pick_weighted(chance, SHARES, len(SHARES))]
         place = person
-        for visit in range(chance.pick_weighted(VISITS, len(VISITS)) + 1):
+        for visit in range(pick_weighted(chance, VISITS, len(VISITS)) + 1):
             wanted = names[chance.pick(len(names))]
             key = key_of(("demo clicks", seed, person, visit))
             search = PersonSearch(f"person-{person}", device, _query(entries[wanted], chance), wanted, key)

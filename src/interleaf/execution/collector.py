@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import reduce
 from reprlib import repr as short
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from interleaf.decode import Design
 from interleaf.decode.attributes import check_attributes
 from interleaf.errors import DataError, listed, suggest
 from interleaf.execution.session_rows import SessionRows
-from interleaf.execution.task import BatchPart, ScoredPart, Task
+from interleaf.execution.task import BatchPart, Task
 from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
@@ -79,10 +78,9 @@ class TallyCollector:
         self.examples = {**processed.examples, **self.examples}
         asked = self._task.scoring.counting.weights
         self._kinds |= processed.kinds if len(self._kinds) < MAX_KINDS else processed.kinds & asked.keys()
-        if processed.part is not None:
-            self._add_part(processed.part)
-
-    def _add_part(self, part: ScoredPart) -> None:
+        part = processed.part
+        if part is None:
+            return
         key = tally_key(part.decoded.design)
         if key not in self._tallies:
             if len(self._tallies) >= MAX_TALLIES:
@@ -236,16 +234,10 @@ class TallyCollector:
 
     def _about(self, design: Design, composed: str) -> About:
         scoring = self._task.scoring
-        about = About(design.experiment, design.version, design.rankers, composed, "", "", "", None, True)
+        subject = design.experiment, design.version, design.rankers, composed
         if not composed:
-            return about
-        chosen = scoring.chosen(composed)
-        scheme = scoring.scheme_of(composed, len(design.rankers))
-        return replace(
-            about,
-            method=chosen.text,
-            scheme=scoring.label(design.experiment, composed, len(design.rankers)),
-            events=str(scoring.counting),
-            sessions=scoring.sessions,
-            linear=scheme.form.linear,
-        )
+            return About(*subject, "", "", "", None, True)
+        rankers = len(design.rankers)
+        method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
+        is_linear = scoring.scheme_of(composed, rankers).form.linear
+        return About(*subject, method, scheme, str(scoring.counting), scoring.sessions, is_linear)

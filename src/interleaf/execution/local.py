@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from queue import Full, Queue
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from interleaf import log
 from interleaf.decode.attributes import attribute_names, check_attributes
 from interleaf.errors import DataError
 from interleaf.execution.collector import TallyCollector
-from interleaf.execution.task import Task, count_visits, find_repeats, frequent_units, process_batch
+from interleaf.execution.task import Task, count_visits, find_repeats, process_batch
 from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
 from interleaf.tally.units import Sample, Seen
@@ -62,7 +62,8 @@ def open_log(
     if max_impressions is not None:
         if isinstance(source, Iterator | pa.RecordBatchReader):
             raise DataError("max_impressions reads the log twice; give paths or a table, not a stream")
-        task = replace(task, crawlers=frequent_units(count_visits(log.read(source, ("unit",))), max_impressions))
+        units, impressions = count_visits(log.read(source, ("unit",)))
+        task = replace(task, crawlers=units[impressions > max_impressions])
     reading = log.read(source, task.columns, spare=task.spare_columns, batch_size=BATCH, progress=progress)
     return task, reading, _mark_repeats(reading, sample, task.exclusion.attributes)
 
@@ -81,41 +82,32 @@ def _mark_repeats(reading: log.LogReading, sample: Sample, excluded: Collection[
 def _count_all(batches: Iterator[Batch], task: Task, workers: int) -> TallyCollector:
     """Add all batches to one collector."""
     collectors = [TallyCollector(task) for _ in range(workers)]
-    if workers == 1:
-        _count(collectors[0], task, batches)
-        return collectors[0]
-    queue: Queue[Batch | None] = Queue(workers)
-    with ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(_count, collector, task, iter(queue.get, None)) for collector in collectors]
+    free: SimpleQueue[TallyCollector] = SimpleQueue()
+    for collector in collectors:
+        free.put(collector)
+
+    def count(batch: pa.RecordBatch, repeated: Array) -> None:
+        collector = free.get()
         try:
-            for batch in batches:
-                _put(queue, batch, running)
+            for processed in process_batch(batch, task, repeated):
+                collector.add(processed)
         finally:
-            for _ in running:
-                _put(queue, None, running)
-        wait(running)
+            free.put(collector)
+
+    if workers == 1:
+        for batch in batches:
+            count(*batch)
+        return collectors[0]
+    running: set[Future[None]] = set()
+    with ThreadPoolExecutor(workers) as pool:
+        for batch in batches:
+            if len(running) == 2 * workers:  # one that is counted and one that waits, for each thread
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+            running.add(pool.submit(count, *batch))
     for future in running:
         future.result()
     for collector in collectors[1:]:
         collectors[0].merge(collector)
     return collectors[0]
-
-
-def _count(collector: TallyCollector, task: Task, batches: Iterator[Batch]) -> None:
-    for batch, repeated in batches:
-        for processed in process_batch(batch, task, repeated):
-            collector.add(processed)
-
-
-def _put(queue: Queue[Batch | None], item: Batch | None, running: list[Future[None]]) -> None:
-    """Put a batch into the queue; if a thread has failed, raise its error instead of waiting forever."""
-    while True:
-        for future in running:
-            if future.done() and item is not None:
-                future.result()
-        if all(future.done() for future in running):
-            return
-        try:
-            return queue.put(item, timeout=0.2)
-        except Full:
-            continue

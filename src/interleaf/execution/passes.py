@@ -46,9 +46,9 @@ class Groups:
     @property
     def columns(self) -> list[Array]:
         """The columns of keys, then of values, sorted by key."""
-        found = self._grouped([np.concatenate(parts) for parts in zip(*self._parts, strict=True)])
-        order = np.lexsort(found[: self._keys])
-        return [column[order] for column in found]
+        columns = self._grouped([np.concatenate(parts) for parts in zip(*self._parts, strict=True)])
+        order = np.lexsort(columns[: self._keys])
+        return [column[order] for column in columns]
 
     def _grouped(self, columns: list[Array]) -> list[Array]:
         return group_rows(columns[: self._keys], list(zip(columns[self._keys :], self._rules, strict=True)))
@@ -59,8 +59,8 @@ def group_rows(keys: Sequence[Array], values: Sequence[tuple[Array, str]]) -> li
     names = [f"key {place}" for place in range(len(keys))]
     columns = dict(zip(names, keys, strict=True)) | {f"{place}": array for place, (array, _) in enumerate(values)}
     rules = [(f"{place}", rule) for place, (_, rule) in enumerate(values)]
-    found = pa.table(columns).group_by(names, use_threads=False).aggregate(rules)
-    return [found.column(name).to_numpy() for name in [*names, *(f"{place}_{rule}" for place, rule in rules)]]
+    groups = pa.table(columns).group_by(names, use_threads=False).aggregate(rules)
+    return [groups.column(name).to_numpy() for name in [*names, *(f"{place}_{rule}" for place, rule in rules)]]
 
 
 class PassSums(Protocol):

@@ -73,8 +73,10 @@ class SessionRows:
     def parts(self) -> Iterator[tuple[list[str], Array]]:
         """All rows, with the names of their arms and methods, in parts that share no unit. Afterwards none is held."""
         try:
-            for rows in self._parts():
-                yield self._names, rows
+            for number, rows in enumerate(self._split()):
+                path = Path(self._folder.name) / str(number) if self._folder else None
+                spilled = [np.fromfile(path, self._kind)] if path and path.exists() else []
+                yield self._names, np.concatenate([rows, *spilled])
         finally:
             if self._folder is not None:
                 self._folder.cleanup()
@@ -108,12 +110,6 @@ class SessionRows:
         part = buckets.buckets(rows["unit"]) % PARTS
         yield from (rows[part == number] for number in range(PARTS))
 
-    def _parts(self) -> Iterator[Array]:
-        for number, rows in enumerate(self._split()):
-            path = Path(self._folder.name) / str(number) if self._folder else None
-            spilled = [np.fromfile(path, self._kind)] if path and path.exists() else []
-            yield np.concatenate([rows, *spilled])
-
     def _count_scores(self, rows: Array, tally: Tally, timeout: int) -> None:
         if not len(rows):
             return
@@ -132,9 +128,9 @@ def _count_visits(rows: Array, arm: ArmSums, timeout: int) -> None:
     """Count the sessions of an arm, and queries that are followed by another query of the session."""
     opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout)
     followed = np.append(~opens[1:], False) if len(rows) else opens
-    found = buckets.buckets(rows["unit"])
+    bucket = buckets.buckets(rows["unit"])
     for column, marked in ((SESSIONS, opens), (FOLLOWED, followed)):
-        np.add.at(arm.sessions[:, column], found[marked], 1)
+        np.add.at(arm.sessions[:, column], bucket[marked], 1)
 
 
 def _opens(unit: Array, gaps: Array, timeout: int) -> Array:

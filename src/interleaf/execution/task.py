@@ -42,8 +42,8 @@ def count_visits(batches: Iterable[pa.RecordBatch]) -> Visits:
         if array is None:
             continue
         names = text_column(array)
-        found = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
-        held.append(np.unique(found, return_counts=True))
+        units = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
+        held.append(np.unique(units, return_counts=True))
         waiting += len(held[-1][0])
         if waiting > 2 * len(held[0][0]):  # only when rows have doubled, so that each row is sorted a few times
             held, waiting = [merge_visits(held)], 0
@@ -56,11 +56,6 @@ def merge_visits(held: Iterable[Visits]) -> Visits:
     names, amounts = (np.concatenate(values) for values in zip(none, *held, strict=True))
     units, places = np.unique(names, return_inverse=True)
     return units, np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
-
-
-def frequent_units(visits: Visits, max_impressions: int) -> Array:
-    """The units with more impressions, sorted."""
-    return visits[0][visits[1] > max_impressions]
 
 
 @dataclass(frozen=True)
@@ -93,10 +88,9 @@ class Task:
 
 def find_repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
     """Which rows hold an impression that is in the first of these sets; all sets get the impressions of the batch."""
-    rows, found = identities(batch)
+    rows, hashes = identities(batch)
     marks = np.zeros(batch.num_rows, np.bool_)
-    first, *_ = [one.repeats(found) for one in seen]
-    marks[rows] = first
+    marks[rows], *_ = [one.repeats(hashes) for one in seen]
     return marks
 
 
@@ -162,8 +156,8 @@ def _remarks(batch: pa.RecordBatch) -> Iterator[Coded]:
         yield numbers(relaxed.cast(pa.int8()), 0).astype(np.int32) - 1, [Fact.RELAXED]
     causes = column(batch, "fallback_reason")
     if causes is not None:
-        found, values = codes(causes)
-        yield found, [Fact.FALLBACK.of(value) for value in values]
+        places, values = codes(causes)
+        yield places, [Fact.FALLBACK.of(value) for value in values]
 
 
 def _why_unscorable(design: Design, task: Task) -> str:

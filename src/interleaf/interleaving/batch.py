@@ -182,8 +182,9 @@ def interleave_batch(
     lengths, union, choices = (whole >= 0).sum(axis=2).astype(np.int32), *_count_documents(whole, size)
     kernels = chosen.method.kernels
     if kernels.prepare_batch is not None:
-        ranks = _ranks_or_next(whole, numbers, lengths)
-        settings = kernels.prepare_batch(encoded, ranks, np.unique(rows), size, chosen.parameters)
+        ranks = _ranks_of(whole, np.arange(len(whole)), numbers).astype(np.int32)
+        places = np.where(ranks > 0, ranks, lengths[:, :, None] + 1)  # a document that is not ranked is after the last
+        settings = kernels.prepare_batch(encoded, places, np.unique(rows), size, chosen.parameters)
     else:
         settings = kernels.settings((int(lengths.max()),), chosen.parameters, False)
     lists = compose(chosen, encoded, settings, rows, words, size, threads)
@@ -263,19 +264,20 @@ def _check_queries(queries: ArrayLike | None, count: int) -> Array:
 
 def _encode(rankings: Array) -> tuple[EncodedRankings, Array]:
     """Rankings with documents numbered by query in the order of first appearance; and `[query, number]`: documents."""
-    queries, rankers, depth = rankings.shape
-    encoded, numbers = np.full(rankings.shape, -1, np.int32), np.full((queries, rankers * depth), -1, np.int32)
-    counts = np.zeros(queries, np.int64)
-    _number(rankings, encoded, numbers, counts)
+    encoded, numbers, counts = _number(rankings)
     depths = (rankings >= 0).sum(axis=2).astype(np.int32)
     return EncodedRankings(encoded, depths, counts), np.ascontiguousarray(numbers[:, : counts.max()])
 
 
 @kernel
-def _number(rankings: Array, encoded: Array, numbers: Array, counts: Array) -> None:
-    for query in range(len(rankings)):
-        for ranker in range(rankings.shape[1]):
-            for place in range(rankings.shape[2]):
+def _number(rankings: Array) -> tuple[Array, Array, Array]:
+    """Documents numbered by query; `[query, number]`: documents, with -1 at the end; and how many each query has."""
+    queries, rankers, depth = rankings.shape
+    encoded, numbers = np.full(rankings.shape, -1, np.int32), np.full((queries, rankers * depth), -1, np.int32)
+    counts = np.zeros(queries, np.int64)
+    for query in range(queries):
+        for ranker in range(rankers):
+            for place in range(depth):
                 document = rankings[query, ranker, place]
                 number = 0
                 while number < counts[query] and numbers[query, number] != document:
@@ -285,34 +287,21 @@ def _number(rankings: Array, encoded: Array, numbers: Array, counts: Array) -> N
                         numbers[query, number] = document
                         counts[query] += 1
                     encoded[query, ranker, place] = number
+    return encoded, numbers, counts
 
 
 def _count_documents(rankings: Array, k: int) -> tuple[Array, Array]:
     """The number of different documents by query, and `[query, rank]`: how many some ranker has in its top ranks."""
     columns = np.ascontiguousarray(rankings.transpose(0, 2, 1))  # documents in the order of ranks
-    queries, depth, rankers = columns.shape
-    encoded, numbers = np.full(columns.shape, -1, np.int32), np.full((queries, depth * rankers), -1, np.int32)
-    union = np.zeros(queries, np.int64)
-    _number(columns, encoded, numbers, union)
-    seen = np.maximum.accumulate(encoded.max(axis=2) + 1, axis=1).astype(np.int16)
-    return union, np.pad(seen[:, :k], ((0, 0), (0, max(0, k - depth))), mode="edge")
-
-
-def _ranks_of(rankings: Array, rows: Array, documents: Array) -> Array:
-    """`[row, ranker, position]`: the rank of each shown document, 0 if it is not ranked."""
-    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int16)
-    _find_ranks(rankings, rows, documents, ranks)
-    return ranks
-
-
-def _ranks_or_next(rankings: Array, numbers: Array, lengths: Array) -> Array:
-    """`[query, ranker, number]`: the rank of each document, or the next after the last if it is not ranked."""
-    ranks = _ranks_of(rankings, np.arange(len(rankings)), numbers).astype(np.int32)
-    return np.where(ranks > 0, ranks, lengths[:, :, None] + 1).astype(np.int32)
+    encoded, _, union = _number(columns)
+    counts = np.maximum.accumulate(encoded.max(axis=2) + 1, axis=1).astype(np.int16)
+    return union, np.pad(counts[:, :k], ((0, 0), (0, max(0, k - columns.shape[1]))), mode="edge")
 
 
 @kernel
-def _find_ranks(rankings: Array, rows: Array, documents: Array, ranks: Array) -> None:
+def _ranks_of(rankings: Array, rows: Array, documents: Array) -> Array:
+    """`[row, ranker, position]`: the rank of each shown document, 0 if it is not ranked."""
+    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int16)
     for row in range(len(rows)):
         for ranker in range(rankings.shape[1]):
             for place in range(rankings.shape[2]):
@@ -320,3 +309,4 @@ def _find_ranks(rankings: Array, rows: Array, documents: Array, ranks: Array) ->
                 for position in range(documents.shape[1]):
                     if document >= 0 and documents[row, position] == document:
                         ranks[row, ranker, position] = place + 1
+    return ranks

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.kernels.jit import inline_kernel, kernel, mix
+from interleaf.kernels.jit import kernel, mix
 
 BUCKETS = 1024
 UNIT, IMPRESSION, DOCUMENT = "interleaf-unit", "interleaf-impression", "interleaf-document"
@@ -39,8 +39,11 @@ def bucket_of(unit: str) -> int:
 
 def hashes(salt: str, offsets: Array, data: Array) -> Array:
     """The hash of every text of an Arrow string array: text i is data[offsets[i]:offsets[i + 1]]."""
+    start = _OFFSET
+    for byte in (*salt.encode(), 0):
+        start = (start ^ byte) * int(_PRIME) % 2**64
     values = np.empty(len(offsets) - 1, np.uint64)
-    _hashes(_start(salt), offsets, data, values)
+    _hashes(np.uint64(start), offsets, data, values)
     return values
 
 
@@ -49,22 +52,10 @@ def buckets(units: Array) -> Array:
     return (units >> _SHIFT).astype(np.int32)
 
 
-def _start(salt: str) -> np.uint64:
-    state = _OFFSET
-    for byte in (*salt.encode(), 0):
-        state = (state ^ byte) * int(_PRIME) % 2**64
-    return np.uint64(state)
-
-
 @kernel
 def _hashes(start: Any, offsets: Array, data: Array, values: Array) -> None:
     for row in range(len(values)):
-        values[row] = _hash(start, data, offsets[row], offsets[row + 1])
-
-
-@inline_kernel
-def _hash(start: Any, data: Array, first: int, last: int) -> Any:
-    state = start
-    for place in range(first, last):
-        state = (state ^ np.uint64(data[place])) * _PRIME
-    return mix(state)
+        state = start
+        for place in range(offsets[row], offsets[row + 1]):
+            state = (state ^ np.uint64(data[place])) * _PRIME
+        values[row] = mix(state)

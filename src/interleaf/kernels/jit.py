@@ -215,30 +215,14 @@ def _pick(randomness: Any, n: Any) -> Any:
     return compiled
 
 
-@overload(plain_form.pick_weighted)
-def _pick_weighted(randomness: Any, weights: Any, n: Any) -> Any:
-    def compiled(randomness: Any, weights: Any, n: Any) -> Any:
-        total = 0.0
-        for i in range(n):
-            total += weights[i]
-        return plain_form.pick_from(randomness, weights, n, total)
-
-    return compiled
+inline_kernel(plain_form.pick_weighted)
+inline_kernel(plain_form.find_weighted)
 
 
 @overload(plain_form.pick_from)
 def _pick_from(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
     def compiled(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
-        target = np.float64(_bits(randomness) >> _11) * _UNIT * total
-        reached = 0.0
-        last = 0
-        for i in range(n):
-            if weights[i] > 0:
-                reached += weights[i]
-                last = i
-                if target < reached:
-                    break
-        return last
+        return plain_form.find_weighted(weights, n, np.float64(_bits(randomness) >> _11) * _UNIT * total)
 
     return compiled
 
@@ -251,4 +235,4 @@ def _toss(randomness: Any, probability: Any) -> Any:
     return compiled
 
 
-_OVERLOADS = (_pick, _pick_weighted, _pick_from, _toss)  # kernels call them by the names of their plain forms
+_OVERLOADS = (_pick, _pick_from, _toss)  # kernels call them by the names of their plain forms

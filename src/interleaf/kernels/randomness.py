@@ -39,7 +39,6 @@ class Randomness(Protocol):
     """The source that a kernel draws from; the compiled form is an array with the state of the generator."""
 
     def pick(self, n: int) -> int: ...
-    def pick_weighted(self, weights: Sequence[Any], n: int) -> int: ...
     def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int: ...
     def toss(self, probability: Any) -> bool: ...
 
@@ -51,7 +50,10 @@ def pick(randomness: Randomness, n: int) -> int:
 
 def pick_weighted(randomness: Randomness, weights: Any, n: int) -> int:
     """One of 0 .. n-1 with probability proportional to its weight."""
-    return randomness.pick_weighted(weights, n)
+    total = 0.0
+    for i in range(n):
+        total += weights[i]
+    return pick_from(randomness, weights, n, total)
 
 
 def pick_from(randomness: Randomness, weights: Any, n: int, total: Any) -> int:
@@ -62,6 +64,18 @@ def pick_from(randomness: Randomness, weights: Any, n: int, total: Any) -> int:
 def toss(randomness: Randomness, probability: Any) -> bool:
     """True with this probability."""
     return randomness.toss(probability)
+
+
+def find_weighted(weights: Any, n: int, target: Any) -> int:
+    """The first index at which the sum of the weights exceeds the target; the last with a weight if none does."""
+    reached, last = 0.0, 0
+    for i in range(n):
+        if weights[i] > 0:
+            reached += weights[i]
+            last = i
+            if target < reached:
+                break
+    return last
 
 
 def key_of(key: Key | None) -> str:
@@ -143,22 +157,8 @@ class Keyed:
             product = (self.bits() >> 32) * n
         return product >> 32
 
-    def pick_weighted(self, weights: Sequence[Any], n: int) -> int:
-        total = 0.0
-        for i in range(n):
-            total += weights[i]
-        return self.pick_from(weights, n, total)
-
     def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int:
-        target = (self.bits() >> 11) * UNIT * total
-        reached, last = 0.0, 0
-        for i in range(n):
-            if weights[i] > 0:
-                reached += weights[i]
-                last = i
-                if target < reached:
-                    break
-        return last
+        return find_weighted(weights, n, (self.bits() >> 11) * UNIT * total)
 
     def toss(self, probability: Any) -> bool:
         return bool((self.bits() >> 11) * UNIT < probability)
@@ -205,13 +205,10 @@ class Tree:
     def pick(self, n: int) -> int:
         return self._branch(lambda: [(i, Fraction(1, int(n))) for i in range(n)])
 
-    def pick_weighted(self, weights: Sequence[Any], n: int) -> int:
-        exact = [_exactly(weights[i]) for i in range(n)]
-        total = sum(exact)
-        return self._branch(lambda: [(i, weight / total) for i, weight in enumerate(exact) if weight > 0])
-
     def pick_from(self, weights: Sequence[Any], n: int, total: Any) -> int:
-        return self.pick_weighted(weights, n)
+        exact = [_exactly(weights[i]) for i in range(n)]
+        exact_total = sum(exact)
+        return self._branch(lambda: [(i, weight / exact_total) for i, weight in enumerate(exact) if weight > 0])
 
     def toss(self, probability: Any) -> bool:
         exact = _exactly(probability)

@@ -34,18 +34,13 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Ba
 def compose(
     encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: BalancedSettings
 ) -> int:
-    return balance(encoded, k, randomness, shown, settings.fill)
-
-
-@inline_kernel
-def balance(encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, fill: bool) -> int:
     """The pointer that lags adds its document; on a tie, the ranker that won the coin."""
     in_list = np.zeros(encoded.documents, np.bool_)
     leader = pick(randomness, 2)
     at_a = at_b = count = 0
     while count < k:
         has_a, has_b = at_a < encoded.depths[0], at_b < encoded.depths[1]
-        if not (has_a and has_b) and not (fill and (has_a or has_b)):
+        if not (has_a and has_b) and not (settings.fill and (has_a or has_b)):
             break
         if has_a and (not has_b or at_a < at_b or (at_a == at_b and leader == 0)):
             document = encoded.rankings[0, at_a]
@@ -98,19 +93,14 @@ def _cut(ranks: Array, clicks: Array, lowest: bool) -> int:
 
 @kernel
 def probability(impression: Impression, factors: Array, settings: BalancedSettings) -> bool:
-    return balance_probability(impression, factors, settings.fill, settings.one)
-
-
-@inline_kernel
-def balance_probability(impression: Impression, factors: Array, fill: bool, one: Any) -> bool:
     """One where both coins give the list, a half where one does, zero where none: all of it at the first rank."""
     ways = 0
     for leader in range(2):
-        if _leads_to(impression, leader, fill):
+        if _leads_to(impression, leader, settings.fill):
             ways += 1
     for position in range(len(factors)):
-        factors[position] = one
-    factors[0] = one * ways / 2
+        factors[position] = settings.one
+    factors[0] = settings.one * ways / 2
     return True
 
 

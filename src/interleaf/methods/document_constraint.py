@@ -11,40 +11,27 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, Impression, Lengths
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.kernels.randomness import Randomness
-from interleaf.methods.balanced import balance, balance_probability
+from interleaf.methods.balanced import compose as compose
+from interleaf.methods.balanced import probability as probability
 
 ABOVE, NEXT, NEXT_UNCLICKED, LOWEST = 1, 2, 3, 4
 
 
-class DocumentConstraintSettings(NamedTuple):
+class ConstraintSettings(NamedTuple):
     constraints: int
+    fill: bool  # for `compose` and `probability` of balanced
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> DocumentConstraintSettings:
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ConstraintSettings:
     constraints = LOWEST if parameters["constraints"] == "lowest" else parameters["constraints"]
-    return DocumentConstraintSettings(constraints, Fraction(1) if exact else 1.0)
+    return ConstraintSettings(constraints, True, Fraction(1) if exact else 1.0)
 
 
 @kernel
-def compose(
-    encoded: EncodedRankings,
-    k: int,
-    randomness: Randomness,
-    shown: Array,
-    teams: Array,
-    settings: DocumentConstraintSettings,
-) -> int:
-    return balance(encoded, k, randomness, shown, True)
-
-
-@kernel
-def credit(
-    impression: Impression, clicks: Array, variant: int, credit: Array, settings: DocumentConstraintSettings
-) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: ConstraintSettings) -> int:
     """Minus the constraints that each ranking violates."""
     ranks, rule = impression.ranks, settings.constraints
     count = ranks.shape[1]
@@ -74,8 +61,3 @@ def _punish(ranks: Array, better: int, worse: int, credit: Array, one: Any) -> N
         rank_of_better, rank_of_worse = ranks[ranker, better], ranks[ranker, worse]
         if rank_of_worse > 0 and (rank_of_better == 0 or rank_of_worse < rank_of_better):
             credit[ranker] -= one
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: DocumentConstraintSettings) -> bool:
-    return balance_probability(impression, factors, True, settings.one)

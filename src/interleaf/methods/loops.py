@@ -21,9 +21,18 @@ def _kernel_around(inner: Any, loop: Any, label: str = "") -> Any:
     return kernel(loop)
 
 
+@inline_kernel
+def _same_settings(settings: Any, query: int) -> Any:
+    return settings
+
+
 @cache
-def compose_batch(compose: Any) -> Any:
-    """A kernel that composes a list for each row: the rankings of `queries[row]`, and the key in `keys[row]`."""
+def compose_batch(compose: Any, settings_at: Any = None) -> Any:
+    """A kernel that composes a list for each row: the rankings of `queries[row]`, and the key in `keys[row]`.
+
+    `settings_at(settings, query)` are the settings of one query, if they differ.
+    """
+    settings_at = settings_at or _same_settings
 
     def compose_batch(
         encoded: EncodedRankings,
@@ -38,7 +47,8 @@ def compose_batch(compose: Any) -> Any:
         randomness: Any = np.zeros(3, np.uint64)
         for row in range(len(queries)):
             reseed(randomness, keys, row)
-            counts[row] = compose(rankings_at(encoded, queries[row]), k, randomness, shown[row], teams[row], settings)
+            rankings, own = rankings_at(encoded, queries[row]), settings_at(settings, queries[row])
+            counts[row] = compose(rankings, k, randomness, shown[row], teams[row], own)
 
     return _kernel_around(compose, compose_batch)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
-from interleaf.kernels.jit import inline_kernel, kernel, reseed
+from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick_weighted
 from interleaf.methods import linear_program
 from interleaf.methods.linear_program import BINARY, CREDITS, INVERSE
@@ -87,12 +87,8 @@ def prepared_probability(prepared: OptimizedSettings, shown: Array) -> float:
 def compose(
     encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: OptimizedSettings
 ) -> int:
-    return _draw(settings.lists, settings.weights, randomness, shown)
-
-
-@inline_kernel
-def _draw(lists: Array, weights: Array, randomness: Randomness, shown: Array) -> int:
-    row = pick_weighted(randomness, weights, len(weights))
+    lists = settings.lists
+    row = pick_weighted(randomness, settings.weights, len(settings.weights))
     for position in range(lists.shape[1]):
         if lists[row, position] < 0:
             return position
@@ -100,22 +96,11 @@ def _draw(lists: Array, weights: Array, randomness: Randomness, shown: Array) ->
     return lists.shape[1]
 
 
-@kernel
-def compose_batch(
-    encoded: EncodedRankings,
-    queries: Array,
-    keys: Array,
-    k: int,
-    shown: Array,
-    teams: Array,
-    counts: Array,
-    settings: OptimizedSettings,
-) -> None:
-    """Here the settings hold the solutions of all queries, stacked; a weight of zero pads the shorter ones."""
-    randomness: Any = np.zeros(3, np.uint64)
-    for row in range(len(queries)):
-        reseed(randomness, keys, row)
-        counts[row] = _draw(settings.lists[queries[row]], settings.weights[queries[row]], randomness, shown[row])
+@inline_kernel
+def settings_at(settings: OptimizedSettings, query: int) -> OptimizedSettings:
+    """The settings of one query, out of those of `prepare_batch`."""
+    lists, weights = settings.lists[query], settings.weights[query]
+    return OptimizedSettings(lists, weights, settings.relaxed, settings.kind, settings.one)
 
 
 @kernel

@@ -22,23 +22,18 @@ PAIRS = ("global", "per_click", "next_unclicked")
 GLOBAL, PER_CLICK, NEXT_UNCLICKED = 0, 1, 2
 
 
-class PairwisePreferenceSettings(NamedTuple):
+class PairwiseSettings(NamedTuple):
     pairs: int
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> PairwisePreferenceSettings:
-    return PairwisePreferenceSettings(PAIRS.index(parameters["pairs"]), Fraction(1) if exact else 1.0)
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> PairwiseSettings:
+    return PairwiseSettings(PAIRS.index(parameters["pairs"]), Fraction(1) if exact else 1.0)
 
 
 @kernel
 def compose(
-    encoded: EncodedRankings,
-    k: int,
-    randomness: Randomness,
-    shown: Array,
-    teams: Array,
-    settings: PairwisePreferenceSettings,
+    encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: PairwiseSettings
 ) -> int:
     """Keep the choice set as a pool: each rank adds its documents, one is drawn and leaves."""
     in_pool = np.zeros(encoded.documents, np.bool_)
@@ -61,13 +56,10 @@ def compose(
 
 
 @kernel
-def credit(
-    impression: Impression, clicks: Array, variant: int, credit: Array, settings: PairwisePreferenceSettings
-) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: PairwiseSettings) -> int:
     """Sum the signed inverse propensities of every eligible pair (Eq. 10), ranker by ranker."""
-    ranks = impression.ranks
+    ranks, first = impression.ranks, _first_ranks(impression.ranks)
     count = ranks.shape[1]
-    first = _first_ranks(ranks)
     lowest = credited = 0
     for position in range(count):
         if clicks[position]:
@@ -131,7 +123,7 @@ def _ranks_above(rank: int, other: int) -> bool:
 
 
 @kernel
-def probability(impression: Impression, factors: Array, settings: PairwisePreferenceSettings) -> bool:
+def probability(impression: Impression, factors: Array, settings: PairwiseSettings) -> bool:
     """Each candidate of a rank is equally likely (Eq. 9); a document that was no candidate yet, impossible."""
     first = _first_ranks(impression.ranks)
     for position in range(len(factors)):

@@ -36,9 +36,8 @@ class ProbabilisticSettings(NamedTuple):
 def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ProbabilisticSettings:
     longest = int(max(lengths))
     powers = powers_of(parameters["tau"], longest, exact)
-    return ProbabilisticSettings(
-        powers, _sums_of(parameters["tau"], len(powers), exact), np.empty(longest + 2, powers.dtype)
-    )
+    sums = _sums(parameters["tau"], len(powers), exact)
+    return ProbabilisticSettings(powers, sums, np.empty(longest + 2, powers.dtype))
 
 
 def powers_of(tau: float, longest: int, exact: bool) -> Array:
@@ -61,7 +60,7 @@ def _powers(tau: float, size: int, exact: bool) -> Array:
 
 
 @lru_cache(maxsize=128)
-def _sums_of(tau: float, size: int, exact: bool) -> Array:
+def _sums(tau: float, size: int, exact: bool) -> Array:
     return np.cumsum(_powers(tau, size, exact))
 
 

@@ -40,8 +40,8 @@ class Kernels:
     adds credit for clicks. `probability` writes the probability of each document given those above it.
     `expected_sign` replaces the sign of the credit by its exact expectation over the owners. A method that has to solve
     something for given rankings does it in `prepare`, which returns the settings; `prepare_batch` does it for many
-    queries, and `prepared_probability` is the probability of a list under such settings. The other functions whose
-    names end in `_batch` are loops over rows; `methods/loops.py` makes them if the module has none.
+    queries, `settings_at` returns the settings of one of them, and `prepared_probability` is the probability of a list
+    under such settings. The other functions whose names end in `_batch` are loops over rows, of `methods/loops.py`.
     """
 
     settings: Callable[..., Any]
@@ -55,6 +55,7 @@ class Kernels:
     prepare: Callable[..., Any] | None = None
     prepared_probability: Callable[..., Any] | None = None
     prepare_batch: Callable[..., Any] | None = None
+    settings_at: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity: hashing all fields is slow
@@ -97,10 +98,10 @@ class Method:
         module = import_module(self.module_name or f"interleaf.methods.{self.name}")
         functions: dict[str, Any] = {field.name: getattr(module, field.name, None) for field in fields(Kernels)}
         loops = import_module("interleaf.methods.loops")
-        for name in ("compose", "credit", "expected_sign"):
-            loop = f"{name}_batch"
-            if functions[name] is not None and functions[loop] is None:
-                functions[loop] = getattr(loops, loop)(functions[name])
+        functions["compose_batch"] = loops.compose_batch(functions["compose"], functions["settings_at"])
+        for name in ("credit", "expected_sign"):
+            if functions[name] is not None:
+                functions[f"{name}_batch"] = getattr(loops, f"{name}_batch")(functions[name])
         return Kernels(**functions)
 
     def schemes_for(self, rankers: int) -> tuple[str, ...]:

@@ -12,40 +12,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, Impression, Lengths
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.kernels.randomness import Randomness
 from interleaf.kernels.sorting import sort_descending
 from interleaf.methods.probabilistic import powers_of
-from interleaf.methods.team_draft import FAIR, draft, draft_probability
+from interleaf.methods.team_draft import FAIR
+from interleaf.methods.team_draft import compose as compose
+from interleaf.methods.team_draft import probability as probability
 
 FEW = 8  # up to this number of clicks, scanning the list for each click is faster than sorting it
 
 
-class SampleScoredOnlySettings(NamedTuple):
+class ScoredOnlySettings(NamedTuple):
+    """`powers[subrank]` is subrank^-tau; the others are for `compose` and `probability` of team_draft."""
+
     powers: Array
+    fill: int
+    prefix: bool
+    one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> SampleScoredOnlySettings:
-    return SampleScoredOnlySettings(powers_of(parameters["tau"], int(max(lengths)), exact))
-
-
-@kernel
-def compose(
-    encoded: EncodedRankings,
-    k: int,
-    randomness: Randomness,
-    shown: Array,
-    teams: Array,
-    settings: SampleScoredOnlySettings,
-) -> int:
-    return draft(encoded, k, randomness, shown, teams, FAIR, False)
+def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ScoredOnlySettings:
+    powers = powers_of(parameters["tau"], int(max(lengths)), exact)
+    return ScoredOnlySettings(powers, FAIR, False, powers[1])
 
 
 @kernel
-def credit(
-    impression: Impression, clicks: Array, variant: int, credit: Array, settings: SampleScoredOnlySettings
-) -> int:
+def credit(impression: Impression, clicks: Array, variant: int, credit: Array, settings: ScoredOnlySettings) -> int:
     ranks = impression.ranks
     rankers, count = ranks.shape
     credited = 0
@@ -83,8 +76,3 @@ def _subrank(ranks: Array, rank: int) -> int:
         if other > 0 and (rank == 0 or other < rank):
             subrank += 1
     return subrank
-
-
-@kernel
-def probability(impression: Impression, factors: Array, settings: SampleScoredOnlySettings) -> bool:
-    return draft_probability(impression, factors, FAIR, False, settings.powers[1])

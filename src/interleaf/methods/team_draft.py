@@ -38,13 +38,6 @@ def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> Te
 def compose(
     encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: TeamDraftSettings
 ) -> int:
-    return draft(encoded, k, randomness, shown, teams, settings.fill, settings.prefix)
-
-
-@inline_kernel
-def draft(
-    encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, fill: int, prefix: bool
-) -> int:
     """Each round walks the rankers that can still pick in a fresh random order; one that cannot leaves for good."""
     rankings, depths = encoded.rankings, encoded.depths
     in_list = np.zeros(encoded.documents, np.bool_)
@@ -53,15 +46,15 @@ def draft(
     for ranker in range(len(depths)):
         order[ranker] = ranker
     drafting, picked, count = len(depths), 0, 0
-    if prefix:
+    if settings.prefix:
         count = _shared_prefix(encoded, k)
         for position in range(count):
             shown[position] = rankings[0, position]
             in_list[shown[position]] = True
             teams[position] = -1
-    owned = _shortest(depths, k) if fill == FAIR else k
+    owned = _shortest(depths, k) if settings.fill == FAIR else k
     while count < k and drafting > 0:
-        if fill == STOP and not _all_can_pick(rankings, depths, best, in_list):
+        if settings.fill == STOP and not _all_can_pick(rankings, depths, best, in_list):
             break
         place = picked + pick(randomness, drafting - picked)
         ranker = order[place]
@@ -144,21 +137,16 @@ def _all_at(ranks: Array, position: int) -> bool:
 
 @kernel
 def probability(impression: Impression, factors: Array, settings: TeamDraftSettings) -> bool:
-    return draft_probability(impression, factors, settings.fill, settings.prefix, settings.one)
-
-
-@inline_kernel
-def draft_probability(impression: Impression, factors: Array, fill: int, prefix: bool, one: Any) -> bool:
     """The list's probability over all ways to own it: subsets of rankers, or of positions where rankers are many."""
     ranks, lengths = impression.ranks, impression.lengths
     rankers, count = ranks.shape
     start = 0
-    while prefix and start < count and _all_at(ranks, start):
+    while settings.prefix and start < count and _all_at(ranks, start):
         start += 1
     for position in range(count):
-        factors[position] = one
+        factors[position] = settings.one
     if rankers <= MAX_SUBSETS:
-        _by_rounds(ranks, lengths, factors, start, fill)
+        _by_rounds(ranks, lengths, factors, start, settings.fill)
         return True
     if count - start <= MAX_SUBSETS and _none_used_up(ranks, lengths):
         _by_positions(ranks, factors, start)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, reduce
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,28 +68,14 @@ ROWS = 2_000_000  # about the size of a part; large compared to its sums
 LOOKING = 16  # files inspected in parallel, because each file in a remote store takes time
 
 
-class RowGroups(NamedTuple):
-    """Row groups of one file."""
-
-    file: LogFile
-    groups: tuple[int, ...]
+FilePart = list[tuple[LogFile, list[int]]]  # files, each with the numbers of its row groups
 
 
-FilePart = tuple[RowGroups, ...]
+def parts_of(paths: Paths, least: int = 1, number: int = 0) -> tuple[list[FilePart], bool, list[str]]:
+    """The parts of a log in its order: at most `number`, or, if that is 0, a multiple of `least`.
 
-
-class LogParts(NamedTuple):
-    """The parts of a log in its order; whether an impression may have several pages; assumptions made to read it."""
-
-    parts: list[FilePart]
-    may_have_pages: bool
-    assumptions: list[str]
-
-
-def parts_of(paths: Paths, least: int = 1, number: int = 0) -> LogParts:
-    """The parts of a log: at most `number`, or, if that is 0, a multiple of `least`.
-
-    All files are inspected before the first is read, so that an error in the last one is found at once.
+    Also whether an impression may have several pages, and the assumptions made to read the log. All files are inspected
+    before the first is read, so that an error in the last one is found at once.
     """
     files = files_of(paths)
     for file in files:
@@ -97,15 +84,18 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> LogParts:
                 f"{file.path} is not a Parquet file, and Spark reads only Parquet; convert it (interleaf.log.convert)"
             )
     with ThreadPoolExecutor(LOOKING) as pool:
-        looked = list(pool.map(parquet.inspect, files))
+        contents = list(pool.map(parquet.inspect, files))
     # Executors may have another working directory.
     files = [file._replace(path=file.path.absolute()) if isinstance(file.path, Path) else file for file in files]
-    groups = [(place, group) for place, one in enumerate(looked) for group in range(len(one.rows))]
-    rows = [count for one in looked for count in one.rows]
+    groups = [(file, group) for file, one in enumerate(contents) for group in range(len(one.rows))]
+    rows = [count for one in contents for count in one.rows]
     wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
-    found = [_row_groups([groups[place] for place in run], files) for run in _runs(rows, wanted)] or [()]
-    assumptions = dict.fromkeys(sentence for one in looked for sentence in one.assumptions)
-    return LogParts(found, any(one.paged for one in looked), list(assumptions))
+    parts = []
+    for run in _runs(rows, wanted):
+        by_file = groupby(map(groups.__getitem__, run), key=itemgetter(0))
+        parts.append([(files[file], [group for _, group in some]) for file, some in by_file])
+    assumptions = dict.fromkeys(sentence for one in contents for sentence in one.assumptions)
+    return parts or [[]], any(one.paged for one in contents), list(assumptions)
 
 
 def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
@@ -120,11 +110,6 @@ def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
         before += count
     for _, run in groupby(range(len(rows)), key=middles.__getitem__):
         yield list(run)
-
-
-def _row_groups(groups: Sequence[tuple[int, int]], files: Sequence[LogFile]) -> FilePart:
-    by_file = groupby(groups, key=lambda one: one[0])
-    return tuple(RowGroups(files[place], tuple(group for _, group in some)) for place, some in by_file)
 
 
 Item = tuple[int, Any]
@@ -150,6 +135,15 @@ def unpack_items(items: Iterable[Packed]) -> Iterator[Item]:
         if isinstance(value, InterleafError):
             raise value
         yield key, value
+
+
+def map_values(items: RDD[Packed], function: Callable[[int, list[Any]], Iterable[Item]]) -> RDD[Packed]:
+    """The items that a function makes of each partition's number and values, on executors."""
+
+    def pack_partition(number: int, items: Iterable[Packed]) -> Iterator[Packed]:
+        return pack_items(number, lambda: function(number, [value for _, value in unpack_items(items)]))
+
+    return items.mapPartitionsWithIndex(pack_partition)
 
 
 class FileRows(NamedTuple):
@@ -178,8 +172,8 @@ class Files:
 
     def __init__(self, spark: SparkSession, paths: Paths, number: int = 0) -> None:
         self._context = spark.sparkContext
-        found = parts_of(paths, self._context.defaultParallelism, number)
-        self._parts, self.may_have_pages, self.assumptions = found
+        parts = parts_of(paths, self._context.defaultParallelism, number)
+        self._parts, self.may_have_pages, self.assumptions = parts
         self.pages = PageJoiner(pa.array([], pa.string()))
         self.notes: RDD[Packed] | None = None  # shared hashes, once repeats were searched for
         self._set(pa.array([], pa.string()), [])
@@ -199,14 +193,7 @@ class Files:
 
     def with_notes(self, notes: RDD[Packed], projection: Projection, function: OfNotes) -> RDD[Packed]:
         rows = self._rows
-
-        def of_partition(number: int, notes: Iterable[Packed]) -> Iterator[Packed]:
-            def items() -> Iterable[Item]:
-                return function(number, rows.value.read(number, projection), [note for _, note in unpack_items(notes)])
-
-            return pack_items(number, items)
-
-        return notes.mapPartitionsWithIndex(of_partition)
+        return map_values(notes, lambda number, notes: function(number, rows.value.read(number, projection), notes))
 
 
 OfNotes = Callable[[int, Iterator[pa.RecordBatch], list[Any]], Iterable[Item]]
@@ -244,7 +231,7 @@ class Frame:
             if not self._joined:
                 return items
             context, number = chosen.sparkSession.sparkContext, items.getNumPartitions()
-            rows = context.broadcast(FileRows([()] * number, pa.array([], pa.string()), self._joined))
+            rows = context.broadcast(FileRows([[]] * number, pa.array([], pa.string()), self._joined))
             return items.union(context.parallelize([number], 1).flatMap(partial(_of_part, rows, projection, function)))
 
     def _names(self, projection: Projection) -> list[str]:

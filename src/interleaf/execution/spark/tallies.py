@@ -22,21 +22,13 @@ from interleaf.execution.spark.partitions import (
     Item,
     Packed,
     in_bins,
-    pack_items,
+    map_values,
     schema_in_utc,
     sum_items,
     unpack_items,
 )
 from interleaf.execution.spark.repeats import SharedHashes, has_repeats, join_pages, notes_of
-from interleaf.execution.task import (
-    Task,
-    count_visits,
-    find_repeats,
-    frequent_units,
-    is_frame,
-    merge_visits,
-    process_batch,
-)
+from interleaf.execution.task import Task, Visits, count_visits, find_repeats, is_frame, merge_visits, process_batch
 from interleaf.kernels.arrays import Array
 from interleaf.log.arrow import check_schema
 from interleaf.log.schema import Projection, assumptions_of
@@ -90,20 +82,16 @@ def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBa
 
 
 def tally_sessions(
-    about: About, arms: Sequence[str], timeout: float, number: int, items: Iterable[Packed]
-) -> Iterator[Packed]:
+    about: About, arms: Sequence[str], timeout: float, number: int, parts: list[tuple[int, list[str], Array]]
+) -> Iterator[Item]:
     """Tally the sessions of some units; their rows are in the order of the log."""
-
-    def tallies() -> Iterator[Item]:
-        session_rows, tally = SessionRows(sorted(about.rankers)), Tally.empty(about)
-        for name in arms:
-            tally.number_of(name)
-        for _, names, rows in sorted((value for _, value in unpack_items(items)), key=lambda value: value[0]):
-            session_rows.take(names, rows)
-        session_rows.count(tally, timeout)
-        yield number, tally
-
-    return pack_items(number, tallies)
+    session_rows, tally = SessionRows(sorted(about.rankers)), Tally.empty(about)
+    for name in arms:
+        tally.number_of(name)
+    for _, names, rows in sorted(parts, key=lambda part: part[0]):
+        session_rows.take(names, rows)
+    session_rows.count(tally, timeout)
+    yield number, tally
 
 
 ALL = 2**40  # room for all impressions of a partition
@@ -142,10 +130,10 @@ def open_log(source: Any, parts: int = 0) -> Files | Frame:
         return join_pages(Files(session(), source, parts))
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    found = schema_in_utc(to_arrow_schema(source.schema, timezone="UTC"))
-    check_schema(found, "the given data frame")
+    schema = schema_in_utc(to_arrow_schema(source.schema, timezone="UTC"))
+    check_schema(schema, "the given data frame")
     rows = join_pages(Frame(source))
-    rows.assumptions = assumptions_of(found)
+    rows.assumptions = assumptions_of(schema)
     return rows
 
 
@@ -181,9 +169,8 @@ def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
 def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
     """Add sessions to the tally of a log. Rows are shuffled by unit, and the driver gets only sums."""
     rows_by_unit = _items(rows, task, partial(by_unit, total.about)).partitionBy(rows.bins)
-    timeout = task.scoring.sessions or 0.0
-    tallies = rows_by_unit.mapPartitionsWithIndex(partial(tally_sessions, total.about, list(total.arms), timeout))
-    sessions = sum_items(tallies, absorb)
+    count = partial(tally_sessions, total.about, list(total.arms), task.scoring.sessions or 0.0)
+    sessions = sum_items(map_values(rows_by_unit, count), absorb)
     if sessions is not None:
         absorb(total, sessions)
 
@@ -207,7 +194,7 @@ def merge_parts(one: PartSums, other: PartSums) -> PartSums:
 def _crawlers(rows: Files | Frame, most: int) -> Array:
     """The sorted hashes of units with more than `most` impressions."""
     units = rows.each(Projection(("unit",), {}), partial(_units, rows.bins)).partitionBy(rows.bins)
-    frequent = unpack_items(units.mapPartitionsWithIndex(partial(_frequent, most)).collect())
+    frequent = unpack_items(map_values(units, partial(_frequent, most)).collect())
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *(value for _, value in frequent)]))
 
 
@@ -217,7 +204,6 @@ def _units(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterato
         yield place, (units[some], counts[some])
 
 
-def _frequent(most: int, number: int, items: Iterable[Packed]) -> Iterator[Packed]:
-    return pack_items(
-        number, lambda: [(number, frequent_units(merge_visits(value for _, value in unpack_items(items)), most))]
-    )
+def _frequent(most: int, number: int, visits: list[Visits]) -> Iterator[Item]:
+    units, counts = merge_visits(visits)
+    yield number, units[counts > most]
