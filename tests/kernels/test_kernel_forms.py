@@ -20,7 +20,7 @@ from interleaf.interleaving import batch
 from interleaf.interleaving.call import Composing
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels import jit
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.arrays import Array, DrawnLists, EncodedRankings, Impression
 from interleaf.kernels.jit import plain
 from interleaf.kernels.randomness import Keyed, bytes_of, key_of
 from interleaf.methods.registry import ResolvedMethod, resolve
@@ -127,12 +127,10 @@ def compose_batch(
 ) -> list[tuple[Any, Any]]:
     """The documents and teams of each row, from one call of the batch loop."""
     rows = len(query_of)
-    shown, teams = np.full((rows, k), -1, np.int32), np.full((rows, k), -1, np.int8)
-    counts = np.zeros(rows, np.int64)
-    compose = chosen.method.kernels.compose_batch
-    compose(queries.given, query_of, keys, k, shown, teams, counts, queries.settings)
+    lists = DrawnLists(np.full((rows, k), -1, np.int32), np.full((rows, k), -1, np.int8), np.zeros(rows, np.int64))
+    chosen.method.kernels.compose_batch(queries.given, query_of, keys, k, lists, queries.settings)
     composed = []
-    for query, numbers, owners, count in zip(query_of, shown.tolist(), teams.tolist(), counts, strict=True):
+    for query, numbers, owners, count in zip(query_of, *(array.tolist() for array in lists), strict=True):
         documents = tuple([queries.names[query][number] for number in numbers[:count]])
         composed.append((documents, tuple(owners[:count]) if chosen.method.has_teams else None))
     return composed

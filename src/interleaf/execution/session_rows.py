@@ -59,8 +59,11 @@ class SessionRows:
     def _keep(self, rows: Array) -> None:
         self._rows.append(rows)
         self._held += len(rows)
-        if self._held > ROOM:
-            self._spill()
+        if self._held > ROOM:  # append the rows to files; all rows of a unit go to the same file
+            self._folder = self._folder or TemporaryDirectory(prefix="interleaf-")
+            for number, part in enumerate(self._split()):
+                with open(Path(self._folder.name) / str(number), "ab") as file:
+                    part.tofile(file)
 
     def take(self, names: Sequence[str], rows: Array) -> None:
         """Add rows that another object held, with the names of their arms and methods."""
@@ -96,13 +99,6 @@ class SessionRows:
                     of_arm = of_arm[of_arm["composed"] == self._number(tally.about.composed)]
                     self._count_scores(of_arm, tally, round(timeout * 1e6))
                 _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
-
-    def _spill(self) -> None:
-        """Append rows to files; all rows of a unit go to the same file."""
-        self._folder = self._folder or TemporaryDirectory(prefix="interleaf-")
-        for number, rows in enumerate(self._split()):
-            with open(Path(self._folder.name) / str(number), "ab") as file:
-                rows.tofile(file)
 
     def _split(self) -> Iterator[Array]:
         rows = np.concatenate(self._rows) if self._rows else np.zeros(0, self._kind)

@@ -17,10 +17,10 @@ from interleaf.interleaving.rankings import (
     CheckedRankings,
     Document,
     Rankings,
+    check_fixed,
     check_k,
     collapse,
     count_free_ranks,
-    find_problems,
     insert_fixed,
     remove_documents,
     shift_rank,
@@ -75,10 +75,9 @@ class Interleaving:
         >>> Interleaving.of([["a", "b"], ["b", "a"]], ["b", "a"], teams=(1, 0), fixed={1: "ad"}).whole_list
         ('ad', 'b', 'a')
         """
-        chosen = resolve(method)
-        if fixed:
-            _refuse(find_problems(fixed))
-            rankings = remove_documents(rankings, fixed.values())
+        chosen, places = resolve(method), check_fixed(fixed or {})
+        if places:
+            rankings = remove_documents(rankings, places.values())
         problem = CheckedRankings.of(rankings, chosen)
         shown = serialisation.check_documents(documents)
         ranks = problem.ranks_of(shown)
@@ -89,7 +88,7 @@ class Interleaving:
                     f"{problem.rankers!r}; leave it out, or add it to the ranking it came from"
                 )
         owners = serialisation.check_teams(teams, len(shown), len(problem.rankers), chosen)
-        return replace(DrawnList(chosen, problem, None, shown, owners).interleaving(ranks), fixed=_by_rank(fixed or {}))
+        return replace(DrawnList(chosen, problem, None, shown, owners).interleaving(ranks), fixed=places)
 
     @property
     def log_probability(self) -> float | None:
@@ -246,22 +245,13 @@ def interleave(
         merged = rankings if groups is None else collapse(rankings, groups)
         return draw(merged, resolve(method), k, key).interleaving()
     size = check_k(k)
-    _refuse(find_problems(fixed, size))
-    merged = rankings if groups is None else collapse(rankings, groups, fixed.values())
-    rest = remove_documents(merged, fixed.values())
+    places = check_fixed(fixed, size)
+    merged = rankings if groups is None else collapse(rankings, groups, places.values())
+    rest = remove_documents(merged, places.values())
     if not any(rest.values()):
         raise RankingError("no ranking holds a document that is not fixed; at least one must")
-    shown = draw(rest, resolve(method), count_free_ranks(size, fixed), key).interleaving()
-    return replace(shown, fixed=_by_rank(fixed))
-
-
-def _refuse(problems: Sequence[str]) -> None:
-    if problems:
-        raise RankingError("\n".join(problems))
-
-
-def _by_rank(fixed: Mapping[int, Document]) -> dict[int, Document]:
-    return {int(rank): document for rank, document in fixed.items()}
+    shown = draw(rest, resolve(method), count_free_ranks(size, places), key).interleaving()
+    return replace(shown, fixed=places)
 
 
 def draw(rankings: Rankings, chosen: ResolvedMethod, k: int, key: Key | None) -> DrawnList:

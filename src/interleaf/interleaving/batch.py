@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from interleaf.errors import ClickError, MethodError, RandomnessError, RankingError, raise_errors
 from interleaf.interleaving.rankings import check_k, check_rankers
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, pairs
+from interleaf.kernels.arrays import DrawnLists as DrawnLists
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, bytes_of, key_of
 from interleaf.methods.loops import score_columns
@@ -25,14 +26,6 @@ from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme
 
 CHUNK = 4096
-
-
-class DrawnLists(NamedTuple):
-    """Drawn lists: document numbers `shown[row, position]`, their teams, and the length `counts[row]` of each list."""
-
-    shown: Array
-    teams: Array
-    counts: Array
 
 
 def compose(
@@ -50,8 +43,8 @@ def compose(
     kernel = chosen.method.kernels.compose_batch
 
     def run(part: slice) -> None:
-        shown, teams, counts = (array[part] for array in lists)
-        kernel(encoded, queries[part], keys[part], k, shown, teams, counts, _own(settings))
+        some = DrawnLists(*(array[part] for array in lists))
+        kernel(encoded, queries[part], keys[part], k, some, _own(settings))
 
     _in_threads(run, rows, threads)
     return lists

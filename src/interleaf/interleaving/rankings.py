@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from interleaf.errors import RankingError
+from interleaf.errors import InterleafError, RankingError
 from interleaf.kernels.arrays import Array, EncodedRankings
 
 if TYPE_CHECKING:
@@ -313,6 +313,16 @@ def find_problems(fixed: object, k: int | None = None) -> list[str]:
     if not problems and k is not None and not count_free_ranks(k, fixed):
         problems.append(f"fixed takes all of the {k} ranks of the list; raise k, so that there are ranks to interleave")
     return problems
+
+
+def check_fixed(
+    fixed: Mapping[int, Document], k: int | None = None, error: type[InterleafError] = RankingError
+) -> dict[int, Document]:
+    """Documents at fixed ranks, by rank; one error lists all problems."""
+    problems = find_problems(fixed, k)
+    if problems:
+        raise error("\n".join(problems))
+    return {int(rank): document for rank, document in fixed.items()}
 
 
 def count_free_ranks(size: int, fixed: Mapping[int, Any]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interleaf.errors import ListError
-from interleaf.interleaving.rankings import MAX_DOCUMENTS, Document, Rankings, check_rankers, find_problems, text_id
+from interleaf.interleaving.rankings import MAX_DOCUMENTS, Document, Rankings, check_fixed, check_rankers, text_id
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import is_key
 from interleaf.methods.registry import ResolvedMethod
@@ -89,7 +89,9 @@ def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[
 
 def check_extras(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that do not follow from ranks or rankings: key, probability, relaxed, fixed documents."""
-    log_probability, relaxed = data.get("log_probability"), data.get("relaxed")
+    key, log_probability, relaxed = data.get("key"), data.get("log_probability"), data.get("relaxed")
+    if key is not None and not is_key(key):
+        raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
     if log_probability is not None:
         if not isinstance(log_probability, (int, float)) or not MIN_LOG <= log_probability <= 1e-9:
             raise ListError(
@@ -98,12 +100,7 @@ def check_extras(data: Mapping[str, Any]) -> dict[str, Any]:
         log_probability = float(log_probability)
     if relaxed is not None and not isinstance(relaxed, bool):
         raise ListError(f"relaxed is {relaxed!r}; it is true, false or null")
-    return {
-        "key": _key(data.get("key")),
-        "relaxed": relaxed,
-        "known_log_probability": log_probability,
-        "fixed": _check_fixed(data),
-    }
+    return {"key": key, "relaxed": relaxed, "known_log_probability": log_probability, "fixed": _check_fixed(data)}
 
 
 def _check_fixed(data: Mapping[str, Any]) -> dict[int, Document]:
@@ -113,14 +110,12 @@ def _check_fixed(data: Mapping[str, Any]) -> dict[int, Document]:
         return {}
     if isinstance(fixed, Mapping):
         fixed = {_parse_rank(rank): document for rank, document in fixed.items()}
-    problems = find_problems(fixed)
-    if problems:
-        raise ListError("\n".join(problems))
+    fixed = check_fixed(fixed, error=ListError)
     texts = set(map(text_id, data["documents"]))
     for rank, document in fixed.items():
         if text_id(document) in texts:
             raise ListError(f"fixed holds {document!r} at rank {rank}, which is in documents, too; leave it out of one")
-    return {int(rank): document for rank, document in fixed.items()}
+    return fixed
 
 
 def _parse_rank(rank: Any) -> Any:
@@ -213,12 +208,6 @@ def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]
                 f"at least x, growing, at most {union}"
             )
     return choices
-
-
-def _key(key: Any) -> str | None:
-    if key is not None and not is_key(key):
-        raise ListError(f"key is {key!r}; it is 'k1:' and 32 hexadecimal digits, or null")
-    return None if key is None else str(key)
 
 
 def _sequence(value: Any, name: str) -> Sequence[Any]:

@@ -5,6 +5,7 @@ In a batch, the same records have one more leading axis.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Lengths = Array | tuple[int, ...]
+Parameters = Mapping[str, Any]  # of a method, by name
 Record = TypeVar("Record", bound="EncodedRankings | Impression")
 
 
@@ -36,6 +38,14 @@ class Impression(NamedTuple):
     lengths: Array
     union: Any
     choices: Array
+
+
+class DrawnLists(NamedTuple):
+    """Drawn lists: document numbers `shown[row, position]`, their teams, and the length `counts[row]` of each list."""
+
+    shown: Array
+    teams: Array
+    counts: Array
 
 
 def pairs(rankers: int) -> tuple[Array, Array]:

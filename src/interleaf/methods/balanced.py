@@ -6,13 +6,12 @@ Credit counts clicked documents in the top k_c of each ranking. k_c is the bette
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick
 from interleaf.methods.schemes import DIRECT
@@ -26,7 +25,7 @@ class BalancedSettings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> BalancedSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> BalancedSettings:
     return BalancedSettings(parameters["fill"], parameters["depth"] == "lowest", Fraction(1) if exact else 1.0)
 
 

@@ -7,11 +7,10 @@ only. A ranking violates (better, worse) if it has the worse document and does n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from interleaf.kernels.arrays import Array, Impression, Lengths
+from interleaf.kernels.arrays import Array, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.methods.balanced import compose as compose
 from interleaf.methods.balanced import probability as probability
@@ -25,7 +24,7 @@ class ConstraintSettings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ConstraintSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> ConstraintSettings:
     constraints = LOWEST if parameters["constraints"] == "lowest" else parameters["constraints"]
     return ConstraintSettings(constraints, True, Fraction(1) if exact else 1.0)
 

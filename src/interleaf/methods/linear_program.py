@@ -77,7 +77,12 @@ def _improve(tableau: Array, basis: Array, objective: int, tolerance: Any) -> bo
         if leaving < 0:
             return False
         stalled = stalled + 1 if tableau[leaving, -1] <= tolerance else 0
-        _pivot(tableau, basis, leaving, entering)
+        tableau[leaving] /= tableau[leaving, entering]
+        for row in range(tableau.shape[0]):
+            factor = tableau[row, entering]
+            if row != leaving and factor != 0:
+                tableau[row] -= factor * tableau[leaving]
+        basis[leaving] = entering
     return False
 
 
@@ -107,16 +112,6 @@ def _leaving(tableau: Array, basis: Array, entering: int, tolerance: Any) -> int
                 leaving = row
                 best = ratio
     return leaving
-
-
-@inline_kernel
-def _pivot(tableau: Array, basis: Array, leaving: int, entering: int) -> None:
-    tableau[leaving] /= tableau[leaving, entering]
-    for row in range(tableau.shape[0]):
-        factor = tableau[row, entering]
-        if row != leaving and factor != 0:
-            tableau[row] -= factor * tableau[leaving]
-    basis[leaving] = entering
 
 
 CREDITS = ("inverse", "linear", "binary")

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression
+from interleaf.kernels.arrays import Array, DrawnLists, EncodedRankings, Impression
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel, plain, rankings_at, reseed
 from interleaf.methods.schemes import TOLERANCE, SchemeForm
 
@@ -35,20 +35,13 @@ def compose_batch(compose: Any, settings_at: Any = None) -> Any:
     settings_at = settings_at or _same_settings
 
     def compose_batch(
-        encoded: EncodedRankings,
-        queries: Array,
-        keys: Array,
-        k: int,
-        shown: Array,
-        teams: Array,
-        counts: Array,
-        settings: Any,
+        encoded: EncodedRankings, queries: Array, keys: Array, k: int, lists: DrawnLists, settings: Any
     ) -> None:
         randomness: Any = np.zeros(3, np.uint64)
         for row in range(len(queries)):
             reseed(randomness, keys, row)
             rankings, own = rankings_at(encoded, queries[row]), settings_at(settings, queries[row])
-            counts[row] = compose(rankings, k, randomness, shown[row], teams[row], own)
+            lists.counts[row] = compose(rankings, k, randomness, lists.shown[row], lists.teams[row], own)
 
     return _kernel_around(compose, compose_batch)
 
@@ -58,16 +51,10 @@ def credit_batch(credit: Any) -> Any:
     """A kernel that credits the clicks on each row."""
 
     def credit_batch(
-        impressions: Impression,
-        counts: Array,
-        clicks: Array,
-        variant: int,
-        credits: Array,
-        credited: Array,
-        settings: Any,
+        lists: Impression, counts: Array, clicks: Array, variant: int, credits: Array, credited: Array, settings: Any
     ) -> None:
         for row in range(len(counts)):
-            impression = impression_at(impressions, row, counts[row])
+            impression = impression_at(lists, row, counts[row])
             credited[row] = credit(impression, clicks[row, : counts[row]], variant, credits[row], settings)
 
     return _kernel_around(credit, credit_batch)
@@ -77,11 +64,9 @@ def credit_batch(credit: Any) -> Any:
 def expected_sign_batch(expected_sign: Any) -> Any:
     """A kernel that writes the expected signs of each row."""
 
-    def expected_sign_batch(
-        impressions: Impression, counts: Array, clicks: Array, preferences: Array, settings: Any
-    ) -> None:
+    def expected_sign_batch(lists: Impression, counts: Array, clicks: Array, preferences: Array, settings: Any) -> None:
         for row in range(len(counts)):
-            expected_sign(impression_at(impressions, row, counts[row]), clicks[row], preferences[row], settings)
+            expected_sign(impression_at(lists, row, counts[row]), clicks[row], preferences[row], settings)
 
     return _kernel_around(expected_sign, expected_sign_batch)
 

@@ -8,20 +8,19 @@ ranking. If no probabilities can be fair, the list is marked `relaxed`, and such
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick_weighted
 from interleaf.methods import linear_program
 from interleaf.methods.linear_program import BINARY, CREDITS, INVERSE
 
 if TYPE_CHECKING:
-    from interleaf.interleaving.rankings import CheckedRankings, Document
+    from interleaf.interleaving.rankings import CheckedRankings
 
 
 class OptimizedSettings(NamedTuple):
@@ -34,30 +33,24 @@ class OptimizedSettings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> OptimizedSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> OptimizedSettings:
     one = Fraction(1) if exact else 1.0
     lists, weights = np.empty((0, 0), np.int32), np.empty(0, object if exact else np.float64)
     return OptimizedSettings(lists, weights, False, CREDITS.index(parameters["credit"]), one)
 
 
 def prepare(
-    problem: CheckedRankings,
-    names: list[Document],
-    encoded: EncodedRankings,
-    size: int,
-    parameters: Mapping[str, Any],
-    exact: bool,
+    problem: CheckedRankings, names: list[Any], encoded: EncodedRankings, k: int, parameters: Parameters, exact: bool
 ) -> OptimizedSettings:
     """Solve the programme of these rankings, or take its solution from the cache."""
     kind = CREDITS.index(parameters["credit"])
-    solution = linear_program.solution_of(
-        encoded, problem.ranks_or_next(names), size, kind, parameters["samples"], exact
-    )
+    ranks = problem.ranks_or_next(names)
+    solution = linear_program.solution_of(encoded, ranks, k, kind, parameters["samples"], exact)
     return OptimizedSettings(*solution, kind, Fraction(1) if exact else 1.0)
 
 
 def prepare_batch(
-    encoded: EncodedRankings, ranks: Array, queries: Array, k: int, parameters: Mapping[str, Any]
+    encoded: EncodedRankings, ranks: Array, queries: Array, k: int, parameters: Parameters
 ) -> OptimizedSettings:
     """The solutions of some queries of a batch, stacked by query; padded with -1 and with weight zero."""
     kind = CREDITS.index(parameters["credit"])

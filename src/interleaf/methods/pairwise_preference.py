@@ -8,13 +8,12 @@ the product of Algorithm 3 is corrected to |Omega(x)| - x + 1: as printed it dis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick
 
@@ -27,7 +26,7 @@ class PairwiseSettings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> PairwiseSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> PairwiseSettings:
     return PairwiseSettings(PAIRS.index(parameters["pairs"]), Fraction(1) if exact else 1.0)
 
 

@@ -9,7 +9,6 @@ assignments needs no enumeration: expected clicks are sums of q, and the expecte
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf.errors import MethodError
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick, pick_from
 
@@ -33,7 +32,7 @@ class ProbabilisticSettings(NamedTuple):
     scratch: Array
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ProbabilisticSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> ProbabilisticSettings:
     longest = int(max(lengths))
     powers = powers_of(parameters["tau"], longest, exact)
     sums = _sums(parameters["tau"], len(powers), exact)

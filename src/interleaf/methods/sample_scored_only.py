@@ -7,12 +7,11 @@ is not fair (O17 has a counterexample).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, Impression, Lengths
+from interleaf.kernels.arrays import Array, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.sorting import sort_descending
 from interleaf.methods.probabilistic import powers_of
@@ -32,7 +31,7 @@ class ScoredOnlySettings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> ScoredOnlySettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> ScoredOnlySettings:
     powers = powers_of(parameters["tau"], int(max(lengths)), exact)
     return ScoredOnlySettings(powers, FAIR, False, powers[1])
 

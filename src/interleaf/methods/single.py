@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interleaf.errors import MethodError, suggest
-from interleaf.kernels.arrays import Array, EncodedRankings, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Lengths, Parameters
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Randomness
 
 if TYPE_CHECKING:
-    from interleaf.interleaving.rankings import CheckedRankings, Document
+    from interleaf.interleaving.rankings import CheckedRankings
 
 
 class SingleSettings(NamedTuple):
     ranker: int
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> SingleSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> SingleSettings:
     return SingleSettings(0)
 
 
 def prepare(
-    problem: CheckedRankings,
-    names: list[Document],
-    encoded: EncodedRankings,
-    size: int,
-    parameters: Mapping[str, Any],
-    exact: bool,
+    problem: CheckedRankings, names: list[Any], encoded: EncodedRankings, k: int, parameters: Parameters, exact: bool
 ) -> SingleSettings:
     name = parameters["ranker"]
     if name is not None and name not in problem.rankers:

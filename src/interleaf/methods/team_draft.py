@@ -8,13 +8,12 @@ depend on the rank only prefer nobody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths
+from interleaf.kernels.arrays import Array, EncodedRankings, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import Randomness, pick
 from interleaf.methods.schemes import DEDUPED
@@ -30,7 +29,7 @@ class TeamDraftSettings(NamedTuple):
     one: Any
 
 
-def settings(lengths: Lengths, parameters: Mapping[str, Any], exact: bool) -> TeamDraftSettings:
+def settings(lengths: Lengths, parameters: Parameters, exact: bool) -> TeamDraftSettings:
     return TeamDraftSettings(FILLS.index(parameters["fill"]), parameters["prefix"], Fraction(1) if exact else 1.0)
 
 

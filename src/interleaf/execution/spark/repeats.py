@@ -15,15 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import identities
-from interleaf.execution.spark.partitions import (
-    Files,
-    Frame,
-    Item,
-    Packed,
-    in_bins,
-    map_values,
-    unpack_items,
-)
+from interleaf.execution.spark.partitions import Files, Frame, Item, Packed, in_bins, map_values, unpack_items
 from interleaf.kernels.arrays import Array
 from interleaf.log.page_join import PageJoiner, find_continued, ids_among, paged_ids, rows_among
 from interleaf.log.schema import Projection
