@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.interleaving import batch
-from interleaf.interleaving.call import Composing
+from interleaf.interleaving.kernel_calls import Composing
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.methods.registry import ResolvedMethod, resolve

@@ -12,7 +12,7 @@ import pytest
 from interleaf import DataError
 from interleaf.counterfactual.estimators import WeightedSums
 from interleaf.counterfactual.list_outcomes import CLIP, draft_sign, log_chances, write_chances
-from interleaf.interleaving import call
+from interleaf.interleaving import kernel_calls
 from interleaf.kernels.arrays import Array, Impression, exactly
 from interleaf.kernels.jit import plain
 from interleaf.methods import probabilistic
@@ -112,7 +112,9 @@ def rows_of(world: World) -> Iterator[Row]:
         old, new = impression_of(source, shown, teams), impression_of(target, shown, teams)
         by_list, by_owned = exact_weights(old, new)
         for pattern, of_clicks in world.people(shown).items():
-            _, marginal = call.credit(PI, PI.scheme("binary", len(target)), new, [bool(c) for c in pattern], exact=True)
+            _, marginal = kernel_calls.credit(
+                PI, PI.scheme("binary", len(target)), new, [bool(c) for c in pattern], exact=True
+            )
             lead = sum((1, -1, 0)[owner] for owner, clicked in zip(teams, pattern, strict=True) if clicked)
             lowest = max((position + 1 for position, clicked in enumerate(pattern) if clicked), default=0)
             cut = math.prod(by_list[:lowest].tolist(), start=Fraction(1))
@@ -290,7 +292,7 @@ def test_the_compiled_batch_is_the_plain_loop_in_fractions() -> None:
         source, target = (exactly(row_of(side, row, count)) for side in (old.source, old.target))
         by_list, by_owned = exact_weights(source, target)
         clicks = old.clicks[row, :count]
-        _, marginal = call.credit(PI, PI.scheme("binary", 2), target, clicks.tolist(), exact=True)
+        _, marginal = kernel_calls.credit(PI, PI.scheme("binary", 2), target, clicks.tolist(), exact=True)
         owned = source.teams[clicks]
         observed = sign(Fraction(int((owned == 0).sum() - (owned == 1).sum())))
         whole, joint = math.prod(by_list.tolist(), start=Fraction(1)), math.prod(by_owned.tolist(), start=Fraction(1))

@@ -9,7 +9,7 @@ import pytest
 from interleaf import ClickError, Interleaving, ListError, RandomnessError, credit, interleave, warm
 from interleaf.clicks import Cascade
 from interleaf.interleaving import batch
-from interleaf.interleaving.call import Composing
+from interleaf.interleaving.kernel_calls import Composing
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels.arrays import EncodedRankings
 from interleaf.kernels.randomness import bytes_of, key_of

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 from interleaf import Interleaving, credit, interleave
 from interleaf.audit import distribution
 from interleaf.interleaving import batch
-from interleaf.interleaving.call import Composing
+from interleaf.interleaving.kernel_calls import Composing
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels import jit
 from interleaf.kernels.arrays import Array, DrawnLists, EncodedRankings, Impression

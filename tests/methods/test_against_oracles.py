@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from interleaf import Interleaving, credit
 from interleaf.audit import distribution
-from interleaf.interleaving import call
+from interleaf.interleaving import kernel_calls
 from interleaf.methods.registry import resolve
 from tests.support.worlds import (
     EXACT_SPECS,
@@ -43,13 +43,13 @@ def exact_preference(shown: Interleaving, clicks: Clicks, scheme: str) -> list[l
     chosen = resolve(shown.method)
     named = chosen.scheme(scheme, len(shown.rankers))
     clicked = [position + 1 in clicks for position in range(len(shown.documents))]
-    _, preference = call.credit(chosen, named, shown.impression(), clicked, exact=True)
+    _, preference = kernel_calls.credit(chosen, named, shown.impression(), clicked, exact=True)
     found: list[list[Fraction]] = preference.tolist()
     return found
 
 
 def exact_probability(shown: Interleaving) -> Fraction | None:
-    factors = call.probability(resolve(shown.method), shown.impression(), exact=True)
+    factors = kernel_calls.probability(resolve(shown.method), shown.impression(), exact=True)
     return None if factors is None else math.prod(factors.tolist(), start=Fraction(1))
 
 

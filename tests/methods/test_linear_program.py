@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from interleaf import interleave
 from interleaf.audit import distribution
-from interleaf.interleaving.call import Composing
+from interleaf.interleaving.kernel_calls import Composing
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import plain

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaf import Interleaving, MethodError, credit, interleave
-from interleaf.interleaving import call
+from interleaf.interleaving import kernel_calls
 from interleaf.methods.registry import resolve
 from tests.support.worlds import World, spec_and_world, specs_of
 
@@ -84,7 +84,7 @@ CASES = list(product(TAUS, ORDERS, ("same", "partial")))
 def test_the_probability_of_a_long_list_is_right_at_every_rank(tau: float, order: str, overlap: str) -> None:
     case = Case(tau, order, overlap)
     truth = np.array([float((one + other) / 2) for one, other in zip(*case.shares, strict=True)])
-    factors = call.probability(resolve(case.shown.method), case.shown.impression())
+    factors = kernel_calls.probability(resolve(case.shown.method), case.shown.impression())
     assert factors is not None
     np.testing.assert_allclose(factors, truth, rtol=CLOSE, atol=0)
     assert case.shown.log_probability == pytest.approx(math.fsum(map(math.log, truth.tolist())), rel=CLOSE)
@@ -145,7 +145,7 @@ def test_a_click_is_owned_by_somebody(drawn: tuple[str, World], key: int) -> Non
     for position in range(len(shown.documents)):
         assert sum(credit(shown, [position + 1], "click").credit.values()) == pytest.approx(1, abs=1e-12)
         clicked = [at == position for at in range(len(shown.documents))]
-        exact, _ = call.credit(chosen, chosen.scheme("click", rankers), shown.impression(), clicked, exact=True)
+        exact, _ = kernel_calls.credit(chosen, chosen.scheme("click", rankers), shown.impression(), clicked, exact=True)
         assert sum(exact) == 1
 
 
@@ -164,7 +164,7 @@ def test_identical_rankers_tie_exactly_in_fractions() -> None:
     chosen = resolve("probabilistic")
     for scheme in ("click", "normalized", "binary"):
         clicked = [True, False, True, True, False]
-        _, preference = call.credit(chosen, chosen.scheme(scheme, 2), shown.impression(), clicked, exact=True)
+        _, preference = kernel_calls.credit(chosen, chosen.scheme(scheme, 2), shown.impression(), clicked, exact=True)
         assert not preference.any()
 
 

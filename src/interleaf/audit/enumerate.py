@@ -12,7 +12,7 @@ import numpy as np
 
 from interleaf.clicks import ClickModel, Independent
 from interleaf.errors import ClickError
-from interleaf.interleaving import call
+from interleaf.interleaving import kernel_calls
 from interleaf.interleaving.api import DrawnList
 from interleaf.interleaving.rankings import CheckedRankings, Document, Rankings, check_k
 from interleaf.kernels.arrays import Array, Impression, exactly
@@ -62,7 +62,7 @@ class Enumeration:
 
     def __init__(self, chosen: ResolvedMethod, problem: CheckedRankings, k: int) -> None:
         self.chosen, self.problem, self.k = chosen, problem, k
-        self._work = call.Composing(chosen, problem, k, exact=True)
+        self._work = kernel_calls.Composing(chosen, problem, k, exact=True)
         self.relaxed = bool(getattr(self._work.settings, "relaxed", False))
         self._settings = chosen.method.kernels.settings(problem.lengths, chosen.parameters, True)
         self._impressions: dict[Shown, Impression] = {}

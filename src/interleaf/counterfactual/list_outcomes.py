@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.errors import MethodError, SchemeError, listed
-from interleaf.interleaving import batch, call
+from interleaf.interleaving import batch, kernel_calls
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
 from interleaf.methods.loops import score_columns
@@ -166,7 +166,7 @@ def _one_by_one(chosen: ResolvedMethod, impressions: Impression, counts: Array) 
     for place, row in enumerate(rows.tolist()):
         shown = slice(int(counts[row]))
         columns = [np.ascontiguousarray(part[row][..., shown], np.int32) for part in (ranks, teams, choices)]
-        factors = call.probability(
+        factors = kernel_calls.probability(
             chosen, Impression(columns[0], columns[1], lengths[row], int(union[row]), columns[2])
         )
         if factors is not None:

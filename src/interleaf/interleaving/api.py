@@ -304,9 +304,9 @@ def warm_composing(method: str, rankers: int) -> Interleaving:
 @cache
 def _kernels() -> ModuleType:
     """The module that calls kernels, imported on first use, because it imports the compiler."""
-    from interleaf.interleaving import call
+    from interleaf.interleaving import kernel_calls
 
-    return call
+    return kernel_calls
 
 
 def _clicked(clicks: Iterable[int], shown: Interleaving) -> list[bool]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.interleaving import batch, call
+from interleaf.interleaving import batch, kernel_calls
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.randomness import delimited, digest
 from interleaf.log import schema
@@ -265,5 +265,5 @@ class TrafficSimulator:
             int(impressions.union[row]),
             impressions.choices[row, :count].astype(np.int32),
         )
-        factors = call.probability(chosen, one)
+        factors = kernel_calls.probability(chosen, one)
         return math.nan if factors is None else math.fsum(math.log(factor) for factor in factors)
