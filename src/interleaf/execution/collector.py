@@ -151,7 +151,12 @@ class TallyCollector:
 
     def close(self) -> Tally:
         """The tally of the task's experiment and version (default: the latest)."""
-        keys = self._keys_of_one_experiment()
+        keys = sorted(key for key, tally in self._tallies.items() if tally.impressions)
+        names = sorted({key.experiment for key in keys})
+        if len(names) > 1:
+            raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
+        if not names:
+            raise DataError(f"the log has no row that can be used{self._why()}")
         latest = max(key.version for key in keys)
         main = self._main([key for key in keys if key.version == latest])
         chosen = [key for key in keys if key.group == main.group and key.composed in ("", main.composed)]
@@ -196,16 +201,6 @@ class TallyCollector:
                 left_out[Fact.OTHER_EXPERIMENT, f"({short(experiment)})"] += number
         for rank, ((fact, which), number) in enumerate(left_out.most_common()):
             total.facts += Counter({fact.of(which) if rank < MAX_OTHERS else fact: number})
-
-    def _keys_of_one_experiment(self) -> list[TallyKey]:
-        """The keys of the tallies that hold an impression; an error if there are none, or several experiments."""
-        keys = sorted(key for key, tally in self._tallies.items() if tally.impressions)
-        names = sorted({key.experiment for key in keys})
-        if len(names) > 1:
-            raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
-        if not names:
-            raise DataError(f"the log has no row that can be used{self._why()}")
-        return keys
 
     def _why(self) -> str:
         names = {"experiment": self._task.experiment, "version": self._task.version}

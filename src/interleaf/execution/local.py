@@ -10,7 +10,6 @@ import os
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -82,17 +81,15 @@ def _mark_repeats(reading: log.LogReading, sample: Sample, excluded: Collection[
 def _count_all(batches: Iterator[Batch], task: Task, workers: int) -> TallyCollector:
     """Add all batches to one collector."""
     collectors = [TallyCollector(task) for _ in range(workers)]
-    free: SimpleQueue[TallyCollector] = SimpleQueue()
-    for collector in collectors:
-        free.put(collector)
+    free = collectors.copy()  # those that no thread is using
 
     def count(batch: pa.RecordBatch, repeated: Array) -> None:
-        collector = free.get()
+        collector = free.pop()
         try:
             for processed in process_batch(batch, task, repeated):
                 collector.add(processed)
         finally:
-            free.put(collector)
+            free.append(collector)
 
     if workers == 1:
         for batch in batches:

@@ -210,12 +210,8 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {
-            "scheme": self.scheme,
-            "credit": self.credit,
-            "preference": self.preference.tolist(),
-            "score": self.score,
-        }
+        preference = self.preference.tolist()
+        return {"scheme": self.scheme, "credit": self.credit, "preference": preference, "score": self.score}
 
 
 def interleave(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import count, islice, repeat, zip_longest
+from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -340,12 +340,10 @@ def insert_fixed(documents: Sequence[D], fixed: Mapping[int, D]) -> Sequence[D]:
     """
     if not fixed:
         return documents
-    whole, rest = list[D](), iter(documents)
-    for rank in count(1):
-        try:
-            whole.append(fixed[rank] if rank in fixed else next(rest))
-        except StopIteration:
-            break
+    whole = list(documents)
+    for rank in sorted(fixed):
+        if rank <= len(whole) + 1:
+            whole.insert(rank - 1, fixed[rank])
     return whole
 
 

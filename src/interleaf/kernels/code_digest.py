@@ -11,21 +11,7 @@ import numpy as np
 
 
 def code_digest(*functions: Callable[..., Any]) -> str:
-    """The digest of functions, of the functions that these call, and of the constants that they read.
-
-    >>> def area(radius):
-    ...     '''Of a circle.'''
-    ...     return 3 * radius**2
-    >>> def same(radius):
-    ...     '''About that of a circle.'''
-    ...     return 3 * radius**2  # a comment
-    >>> same.__qualname__ = area.__qualname__
-    >>> def other(radius):
-    ...     '''Of a circle.'''
-    ...     return 4 * radius**2
-    >>> code_digest(area) == code_digest(same), code_digest(area) == code_digest(other)
-    (True, False)
-    """
+    """The digest of functions, of the functions that these call, and of the constants that they read."""
     digest = blake2b(digest_size=16)
     waiting: list[Any] = list(reversed(functions))
     visited = set[int]()

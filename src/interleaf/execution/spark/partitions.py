@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, reduce
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,29 +86,27 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> tuple[list[FilePa
         contents = list(pool.map(parquet.inspect, files))
     # Executors may have another working directory.
     files = [file._replace(path=file.path.absolute()) if isinstance(file.path, Path) else file for file in files]
-    groups = [(file, group) for file, one in enumerate(contents) for group in range(len(one.rows))]
-    rows = [count for one in contents for count in one.rows]
-    wanted = number or least * max(1, -(-sum(rows) // (ROWS * least)))
-    parts = []
-    for run in _runs(rows, wanted):
-        by_file = groupby(map(groups.__getitem__, run), key=itemgetter(0))
-        parts.append([(files[file], [group for _, group in some]) for file, some in by_file])
+    rows = [one.rows for one in contents]
+    wanted = number or least * max(1, -(-sum(map(sum, rows)) // (ROWS * least)))
+    parts = [[(files[file], groups) for file, groups in part.items()] for part in _split_groups(rows, wanted)]
     assumptions = dict.fromkeys(sentence for one in contents for sentence in one.assumptions)
     return parts or [[]], any(one.paged for one in contents), list(assumptions)
 
 
-def _runs(rows: Sequence[int], wanted: int) -> Iterator[list[int]]:
-    """Split row groups into at most `wanted` runs of about the same number of rows, by the middle of each group.
+def _split_groups(rows: Sequence[Sequence[int]], wanted: int) -> list[dict[int, list[int]]]:
+    """At most `wanted` parts of about the same size: row groups by file, divided by the middle row of each group.
 
-    >>> list(_runs([10, 10, 30, 10], 2))
-    [[0, 1], [2, 3]]
+    >>> _split_groups([[10, 10, 30], [10]], 2)
+    [{0: [0, 1]}, {0: [2], 1: [0]}]
     """
-    total, before, middles = sum(rows) or 1, 0, []
-    for count in rows:
-        middles.append((2 * before + count) * wanted // (2 * total))
-        before += count
-    for _, run in groupby(range(len(rows)), key=middles.__getitem__):
-        yield list(run)
+    total, before = sum(map(sum, rows)) or 1, 0
+    parts: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
+    for file, counts in enumerate(rows):
+        for group, count in enumerate(counts):
+            part = (2 * before + count) * wanted // (2 * total)
+            parts[part].setdefault(file, []).append(group)
+            before += count
+    return list(parts.values())
 
 
 Item = tuple[int, Any]
@@ -176,19 +173,16 @@ class Files:
         self._parts, self.may_have_pages, self.assumptions = parts
         self.pages = PageJoiner(pa.array([], pa.string()))
         self.notes: RDD[Packed] | None = None  # shared hashes, once repeats were searched for
-        self._set(pa.array([], pa.string()), [])
-
-    def _set(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> None:
-        self._rows = self._context.broadcast(FileRows(self._parts, continued, joined))
-        self.bins = self._number = len(self._parts) + bool(joined)
+        self.with_joined(pa.array([], pa.string()), [])
 
     def with_joined(self, continued: pa.Array, joined: list[pa.RecordBatch]) -> Files:
         """The same rows, with those of continued impressions replaced by the joined ones."""
-        self._set(continued, joined)
+        self._rows = self._context.broadcast(FileRows(self._parts, continued, joined))
+        self.bins = len(self._parts) + bool(joined)
         return self
 
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
-        numbers = self._context.parallelize(range(self._number), self._number)
+        numbers = self._context.parallelize(range(self.bins), self.bins)
         return numbers.flatMap(partial(_of_part, self._rows, projection, function))
 
     def with_notes(self, notes: RDD[Packed], projection: Projection, function: OfNotes) -> RDD[Packed]:
