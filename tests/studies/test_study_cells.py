@@ -18,7 +18,7 @@ SMALL = """
 import sys
 from interleaf import cli
 from interleaf.studies import oosterhuis2017 as study
-study.SCALES["quick"] = study.OosterhuisScale(2, 300, (5,), 1)
+study.SCALES["quick"] = study.OosterhuisScale(1, 60, (5,), 1)
 raise SystemExit(cli.main(["reproduce", "oosterhuis2017", *sys.argv[1:]]))
 """
 
