@@ -34,7 +34,7 @@ MIN_LOOKS = 5  # impressions for each query
 MAX_OUTSIDE = 0.5  # of the impressions, the share of queries that are not ranked
 
 
-class Evidence(NamedTuple):
+class ReuseEvidence(NamedTuple):
     """Counts of the old lists, the sums of each weighting, and the doubly robust estimate if there is one."""
 
     scorer: Scorer
@@ -57,7 +57,7 @@ class Evidence(NamedTuple):
 
 
 def build_result(
-    evidence: Evidence, rankers: tuple[str, ...], borrowed: LoggedRankings, confidence: float
+    evidence: ReuseEvidence, rankers: tuple[str, ...], borrowed: LoggedRankings, confidence: float
 ) -> ReuseResult:
     """All numbers, warnings and plans."""
     scorer = evidence.scorer
@@ -113,7 +113,7 @@ def _names(scorer: Scorer) -> dict[str, str]:
     return names | {"model": f"{short}+DM", "robust": f"{short}+DR"}
 
 
-def _estimates(evidence: Evidence, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+def _estimates(evidence: ReuseEvidence, confidence: float) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
     """The estimates of each estimator, one per pair: means of w o, or self-normalised (sums of w o over sums of w)."""
     scorer = evidence.scorer
     for kind, name in _names(scorer).items():
@@ -139,7 +139,7 @@ def _estimates(evidence: Evidence, confidence: float) -> Iterator[tuple[str, tup
             yield name, estimates if has_interval else tuple(without_interval(one, reason) for one in estimates)
 
 
-def _by_model(evidence: Evidence, mended: bool, confidence: float) -> tuple[Estimate, ...]:
+def _by_model(evidence: ReuseEvidence, mended: bool, confidence: float) -> tuple[Estimate, ...]:
     scorer, foreseen = evidence.scorer, evidence.weighings.foreseen
     if not scorer.foreseeable:
         reason = "what a click model expects is known for schemes binary and click, not for normalized"
@@ -222,7 +222,7 @@ def _warnings(
 
 
 def _plan(
-    evidence: Evidence, pair: int, answer: PairEstimate, share: Estimate | None, confidence: float
+    evidence: ReuseEvidence, pair: int, answer: PairEstimate, share: Estimate | None, confidence: float
 ) -> Planned | str:
     """The plan of a live experiment that can detect the estimated difference, given the variance in the log."""
     if share is not None and share.value is not None and share.value < MIN_PLANNED:
@@ -322,7 +322,9 @@ def reuse_lists(
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
     weighings = lists.summed(empty, weigher.add)
-    return build_result(Evidence(scorer, looks, weighings, robust, view.longest), new.rankers, borrowed, confidence)
+    return build_result(
+        ReuseEvidence(scorer, looks, weighings, robust, view.longest), new.rankers, borrowed, confidence
+    )
 
 
 def _method(survey: LogSurvey) -> str:
