@@ -10,7 +10,7 @@ READY := .venv/.ready
 SERVING := .venv/.serving
 TRIAL := .venv/trial
 # Methods and credit, then from a log to a report, then the store and the service: about 100 seconds of processor time.
-QUICK := project/test_architecture interleaving/test_golden test_spec kernels/test_randomness methods/test_against_oracles \
+QUICK := project/test_architecture interleaving/test_golden test_spec kernels/test_randomness \
 	log/test_reading decode tally/test_tally stats/test_compare stats/test_consistency analysis/test_analyze \
 	report/test_health report/test_text experiment store/test_store server/test_service
 
