@@ -7,7 +7,9 @@ and probabilities are those of `audit.distribution`; and a click must speak for 
 import fcntl
 import os
 import pickle
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 from fractions import Fraction
@@ -31,6 +33,9 @@ def _checked(spec: str, row: Method) -> MethodAudit:
         return audit.check(spec)
     folder = Path(tempfile.gettempdir()) / f"interleaf-audit-{run}"
     folder.mkdir(exist_ok=True)
+    for other in folder.parent.glob("interleaf-audit-*"):  # of earlier runs
+        if other.stat().st_mtime < time.time() - 86_400:
+            shutil.rmtree(other, ignore_errors=True)
     file = folder / spec
     with (folder / f"{spec}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

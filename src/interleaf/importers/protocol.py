@@ -76,7 +76,7 @@ class ImportNote(Code):
     PLACED_BY_ORDINAL = "placed_by_ordinal", "event placed by its ordinal", "log object_id: an ordinal may include ads"
     PLACED_BY_INTERNAL_ID = "placed_by_internal_id", "event placed by internal_id", "log queries with object_id_field"
     EVENT_REPEATED = "event_repeated", "event that came again", "it counts once, with the largest dwell of its copies"
-    DWELL_TIME = "dwell_time", "event with a dwell_time", "taken as seconds on the document, not on the page before"
+    DWELL_TIME = "dwell_time", "event with a dwell_time", "taken as seconds on the document; else leave --dwell out"
     IMPRESSION_EVENT = "impression_event", "impression event", "it says what was shown, and is no reaction of the user"
     UNKNOWN_RECORD = "unknown_record", "record that is neither query nor event", "give user_query or action_name"
     NO_TIME_ZONE = "no_time_zone", "time without a zone", "taken as UTC; write the zone"

@@ -202,11 +202,18 @@ def _to_event(service: Service, event: schemas.EventBody, now: int, place: int, 
     if event.unit is not None and event.document is None:
         problem = "an event of a unit is on a document, whichever list it was in; give its id as document"
         raise ApiError(422, "invalid", problem, f"events[{place}].document")
-    time = now if event.time is None else to_microseconds(event.time)
-    unit = hash_if_secret(service, event.unit)
     return Event(
-        *(event.event or new_id(), event.kind, now, time, event.impression, unit, event.rank, event.document),
-        *(event.dwell, event.value, scope),
+        id=event.event or new_id(),
+        kind=event.kind,
+        received=now,
+        time=now if event.time is None else to_microseconds(event.time),
+        impression=event.impression,
+        unit=hash_if_secret(service, event.unit),
+        rank=event.rank,
+        document=event.document,
+        dwell=event.dwell,
+        value=event.value,
+        scope=scope,
     )
 
 

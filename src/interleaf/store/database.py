@@ -1,17 +1,18 @@
 """The interface between the store's SQL and a database: transactions that read, change and insert.
 
 Statements are constants in the SQL of PostgreSQL with `?` for values: no statement contains input from outside. A list
-is one value, as in `id = ANY(?)`. `SQLite` translates what it has not.
+is one value, as in `id = ANY(?)`. `SQLite` translates what its dialect lacks.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 Row = tuple[Any, ...]
 MAX_BYTES = 1000  # of an id: a key of two ids fits every database
@@ -44,10 +45,8 @@ class SqlTable:
         return dict(column.split(" ", 1) for column in self.declaration.split(", "))
 
 
-class Transaction(Protocol):
+class Transaction(ABC):
     """An atomic transaction on a connection."""
-
-    _connection: Any
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -65,6 +64,7 @@ class Transaction(Protocol):
                 connection.execute("ROLLBACK")
             raise
 
+    @abstractmethod
     def execute(self, statement: str, values: Sequence[Any]) -> Any:
         """Run a statement; returns the cursor."""
 
@@ -81,6 +81,7 @@ class Transaction(Protocol):
         """Run a statement; returns how many rows it changed."""
         return int(self.execute(statement, values).rowcount)
 
+    @abstractmethod
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Insert rows whose key does not exist yet; returns for each whether it was inserted."""
 
@@ -89,11 +90,12 @@ class Transaction(Protocol):
         return
 
 
-class Database(Protocol):
+class Database(ABC):
     """A database. Every temporary error is raised as `StoreError`."""
 
     words: ClassVar[Mapping[str, str]]  # words of the SQL dialect, for migrations
 
+    @abstractmethod
     def writing(self) -> AbstractContextManager[Transaction]:
         """A transaction that is durable when it ends."""
 
@@ -101,6 +103,7 @@ class Database(Protocol):
         """The same for migrations, with a long timeout."""
         return self.writing()
 
+    @abstractmethod
     def reading(self) -> AbstractContextManager[Transaction]:
         """A read-only transaction with one snapshot."""
 
@@ -118,6 +121,7 @@ class Database(Protocol):
         """Problems that the operator should fix, each with its remedy, such as a file that other users can open."""
         return []
 
+    @abstractmethod
     def back_up(self, path: Path) -> None:
         """Write a consistent copy to a new file that only its owner can read; writes continue meanwhile."""
 
@@ -125,4 +129,5 @@ class Database(Protocol):
         """Remove deleted rows from the files; False if readers block it: try again."""
         return True
 
+    @abstractmethod
     def close(self) -> None: ...
