@@ -42,17 +42,17 @@ def test_every_finding_is_read_from_the_page_or_says_why_not(name: str) -> None:
 def test_a_verdict_turns_with_the_figures(values: list[float]) -> None:
     rows = tuple((f"m{place}", f"{value} (0.1)") for place, value in enumerate(values))
     names, table = [str(row[0]) for row in rows], Table("", "Table 3: accuracy", ("method", "ours %"), rows)
-    finding = Finding("they fall", "yes", lambda tables: falling(tables, "Table 3", "ours %", "method", names))
+    finding = Finding("they fall", "yes", falling, ("Table 3", "ours %", "method", names))
     expected = CAME_BACK if all(one > other for one, other in pairwise(values)) else DID_NOT
     assert findings_table([finding], [table]).rows[0][3] == expected
 
 
 def test_what_a_run_does_not_have_cannot_be_tried() -> None:
-    missing = Finding("a claim", "yes", lambda tables: falling(tables, "Table 9", "ours", "method", ("a", "b")))
+    missing = Finding("a claim", "yes", falling, ("Table 9", "ours", "method", ("a", "b")))
     assert findings_table([missing], []).rows == (("a claim", "yes", None, CANNOT, "this run leaves it out"),)
-    longer = Finding("a claim", "yes", missing.answer, needs="it needs --scale paper")
+    longer = Finding("a claim", "yes", missing.answer, missing.arguments, needs="it needs --scale paper")
     assert findings_table([longer], []).rows[0][4] == "this run leaves it out; it needs --scale paper"
-    refused = Finding("a log", "all", None, "it is not public")
+    refused = Finding("a log", "all", None, why="it is not public")
     assert findings_table([refused], []).rows[0][3:] == (CANNOT, "it is not public")
     empty = Table("", "Table 9", ("method", "ours"), (("a", None), ("b", "1")))
     assert findings_table([missing], [empty]).rows[0][3:] == (CANNOT, "the run gave no number")

@@ -115,6 +115,7 @@ SCALES = {"quick": CaptionScale(8, 4_000, 20_000), "paper": CaptionScale(100, 10
 
 _LIKE_E4 = {"world": "only prettier", "judged": "yes", "scored_by": "team_draft"}
 _LIKE_E6 = _LIKE_E4 | {"world": "better, plainer"}
+_PERPLEXITY = ("How well clicks on", "perplexity", "model")
 
 
 def significance(tables: PrintedTables, row: dict[str, str], before: bool) -> Answer:
@@ -131,43 +132,34 @@ def pairwise_weight(tables: PrintedTables, feature: str, positive: bool) -> Answ
     return f"pairwise {weight:+.3f}", (weight > 0) == positive
 
 
-def predicts_better(tables: PrintedTables, worse: str, better: str) -> Answer:
-    """Whether the second model has the smaller perplexity."""
-    return falling(tables, "How well clicks on", "perplexity", "model", (worse, better))
-
-
 FINDINGS = (
+    Finding("a preference that captions made vanishes with weights", E4, significance, (_LIKE_E4, True)),
     Finding(
-        "a preference that captions made vanishes with weights", E4,
-        lambda tables: significance(tables, _LIKE_E4, True),
-    ),
-    Finding(
-        "one that captions hid comes out", E6, lambda tables: significance(tables, _LIKE_E6, False),
+        "one that captions hid comes out", E6, significance, (_LIKE_E6, False),
         "captions attract more here: they turn the preference round instead of hiding it",
     ),
     Finding(
         "more slashes than the result above: fewer clicks", "pairwise -0.184",
-        lambda tables: pairwise_weight(tables, "Δ url slashes above", False),
+        pairwise_weight, ("Δ url slashes above", False),
     ),
     Finding(
         "more slashes than the result below: more clicks", "pairwise +0.160",
-        lambda tables: pairwise_weight(tables, "Δ url slashes below", True),
-        "here attraction is planted in the result itself",
+        pairwise_weight, ("Δ url slashes below", True), "here attraction is planted in the result itself",
     ),
-    Finding("deep links attract most", "document-wise +1.041", None, "simulated captions have no deep links"),
+    Finding("deep links attract most", "document-wise +1.041", None, why="simulated captions have no deep links"),
     Finding(
         "document-wise features foretell better than pairwise ones", "yes",
-        lambda tables: predicts_better(tables, "pairwise", "document-wise"),
+        falling, (*_PERPLEXITY, ("pairwise", "document-wise")),
     ),
     Finding(
-        "both together foretell best", "yes", lambda tables: predicts_better(tables, "document-wise", "combined"),
+        "both together foretell best", "yes", falling, (*_PERPLEXITY, ("document-wise", "combined")),
         "nothing pairwise is planted",
     ),
     Finding(
         "highlighting foretells worse than no captions", "yes",
-        lambda tables: predicts_better(tables, "highlighting", "baseline"), "highlighting is planted",
+        falling, (*_PERPLEXITY, ("highlighting", "baseline")), "highlighting is planted",
     ),
-    Finding("the scores of experiments E1 to E6", "table 9", None, "the paper's logs are not public"),
+    Finding("the scores of experiments E1 to E6", "table 9", None, why="the paper's logs are not public"),
 )  # fmt: skip
 
 

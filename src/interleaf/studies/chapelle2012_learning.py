@@ -81,11 +81,11 @@ def median_gains(tables: PrintedTables) -> Answer:
 
 
 FINDINGS = (
-    Finding(f"team draft: {_CLEARER}", "10 of 12 (arXiv)", lambda tables: clearer(tables, "normalized_deduped")),
-    Finding(f"balanced: {_CLEARER}", "48 of 71 (Yahoo)", lambda tables: clearer(tables, "normalized")),
-    Finding(f"balanced, direct: {_CLEARER}", "47 of 71 (Yahoo)", lambda tables: clearer(tables, "normalized_direct")),
-    Finding("the gains: median relative z", "1.37, 1.09, 1.25", median_gains, _NEW_WORLDS),
-    Finding("the logs of arXiv and Yahoo", "figures 8 and 9", None, "the logs are not public"),
+    Finding(f"team draft: {_CLEARER}", "10 of 12 (arXiv)", clearer, ("normalized_deduped",)),
+    Finding(f"balanced: {_CLEARER}", "48 of 71 (Yahoo)", clearer, ("normalized",)),
+    Finding(f"balanced, direct: {_CLEARER}", "47 of 71 (Yahoo)", clearer, ("normalized_direct",)),
+    Finding("the gains: median relative z", "1.37, 1.09, 1.25", median_gains, why=_NEW_WORLDS),
+    Finding("the logs of arXiv and Yahoo", "figures 8 and 9", None, why="the logs are not public"),
 )
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from interleaf.tables import Cell, Table
 
@@ -68,13 +69,14 @@ Answer = tuple[str, bool]  # the result of the run, and whether it agrees with t
 class Finding:
     """A claim of a paper, its published numbers, and a function that answers it from the tables of a run.
 
-    Without a function the claim cannot be tried, and `why` says why; with one, `why` says what may explain a
-    difference, and `needs` says which run has the numbers.
+    The function gets the tables, then the `arguments`. Without a function the claim cannot be tried, and `why` says
+    why; with one, `why` says what may explain a difference, and `needs` says which run has the numbers.
     """
 
     claim: str
     published: str
-    answer: Callable[[PrintedTables], Answer] | None
+    answer: Callable[..., Answer] | None
+    arguments: tuple[Any, ...] = ()
     why: str = ""
     needs: str = ""
 
@@ -83,7 +85,7 @@ class Finding:
         if self.answer is None:
             return self.claim, self.published, None, CANNOT, self.why
         try:
-            ours, holds = self.answer(tables)
+            ours, holds = self.answer(tables, *self.arguments)
         except MissingNumberError as error:
             return self.claim, self.published, None, CANNOT, "; ".join(filter(None, (str(error), self.needs)))
         return self.claim, self.published, ours, CAME_BACK if holds else DID_NOT, self.why or None

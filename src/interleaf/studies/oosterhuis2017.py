@@ -130,31 +130,21 @@ def _title(rankers: int, where: str = "the test queries") -> str:
 
 
 FINDINGS = (
-    Finding("5 rankers: the levels", "table 3", lambda tables: levels(tables, 5)),
-    Finding("15 rankers: the levels", "table 4", lambda tables: levels(tables, 15)),
-    Finding(
-        "5 rankers, informational clicks: PPM has the smallest error", "yes",
-        lambda tables: smallest(tables, 5, "informational"),
-    ),
-    Finding(
-        "15 rankers, navigational: PPM the smallest", "yes, or level",
-        lambda tables: smallest(tables, 15, "navigational", 0.005),
-    ),
-    Finding(
-        "15 rankers, informational: PPM the smallest", "yes, or level",
-        lambda tables: smallest(tables, 15, "informational", 0.005),
-    ),
+    Finding("5 rankers: the levels", "table 3", levels, (5,)),
+    Finding("15 rankers: the levels", "table 4", levels, (15,)),
+    Finding("5 rankers, informational clicks: PPM has the smallest error", "yes", smallest, (5, "informational")),
+    Finding("15 rankers, navigational: PPM the smallest", "yes, or level", smallest, (15, "navigational", 0.005)),
+    Finding("15 rankers, informational: PPM the smallest", "yes, or level", smallest, (15, "informational", 0.005)),
     Finding(
         "no method is significantly better than PPM", "one exception: SOSM, 15 rankers, perfect, MQ2007", never_worse
     ),
     Finding(
-        "40 rankers, informational: PPM the smallest", "table 5: .27",
-        lambda tables: smallest(tables, 40, "informational"),
+        "40 rankers, informational: PPM the smallest", "table 5: .27", smallest, (40, "informational"),
         needs="it needs --scale paper on MSLR-WEB10k",
     ),
     Finding(
         "OHSUMED, 15 rankers, informational: the level of OM", "table 4: .42", None,
-        "OHSUMED is not at hand; a run elsewhere is reported to have given .30, which is not the level",
+        why="OHSUMED is not at hand; a run elsewhere is reported to have given .30, which is not the level",
     ),
 )  # fmt: skip
 
