@@ -14,7 +14,6 @@ from interleaf.click_value.credit_fitting import (
     Fitting,
     Moments,
     RankerPair,
-    Total,
     examples_of,
     inverse_z,
 )
@@ -29,8 +28,8 @@ def pages_of(seed: int, count: int = 300, features: int = 4, drift: float = 0.3)
     return np.asarray((generator.normal(size=(count, features)) + drift) @ mixing * generator.uniform(0.1, 5, features))
 
 
-def total_of(values: Array) -> Total:
-    return Total(len(values), values.sum(axis=0), values.T @ values)
+def total_of(values: Array) -> Moments:
+    return Moments(np.array(len(values)), values.sum(axis=0), values.T @ values)
 
 
 def z_of(weights: Array, values: Array) -> float:
@@ -96,7 +95,7 @@ def test_features_that_repeat_others_or_never_vary_do_no_harm() -> None:
 def test_without_a_preference_there_are_no_weights() -> None:
     assert inverse_z(np.eye(2), np.zeros(2)).tolist() == [0, 0]
     fitting = Fitting(np.array([False, True]))
-    assert fitting.weights([Total(10, np.zeros(2), np.eye(2))], 0.1) is None
+    assert fitting.weights([Moments(np.array(10), np.zeros(2), np.eye(2))], 0.1) is None
     assert fitting.weights([], 0.1) is None
 
 
@@ -160,7 +159,7 @@ def test_with_each_experiment_an_example_the_mean_z_score_is_what_direct_maximis
 def test_the_ridge_is_small_where_features_help_everywhere_and_infinite_where_they_help_nowhere() -> None:
     generator = np.random.default_rng(5)
 
-    def experiment(helps: float) -> list[Total]:
+    def experiment(helps: float) -> list[Moments]:
         click = generator.choice([-1.0, 1.0], 4000, p=[0.4, 0.6])
         good = click * (generator.random(4000) < np.where(click > 0, 0.5 + helps, 0.5 - helps))
         noise = click[:, None] * generator.normal(size=(4000, 3))

@@ -25,6 +25,7 @@ from interleaf.studies.hofmann2011 import PairVerdicts, choose, judge
 from interleaf.studies.hofmann2011_pairs import (
     CHUNK,
     RULES,
+    RULES_BY_LISTS,
     SCHEME,
     Converged,
     FeatureRankings,
@@ -36,7 +37,6 @@ from interleaf.studies.hofmann2011_pairs import (
     perfect,
     realistic,
     settled_at,
-    sharing_lists,
     wilson,
 )
 from interleaf.studies.study import Study, StudyRun, Table
@@ -90,7 +90,7 @@ def test_rankings_are_those_of_rank() -> None:
     assert (rankings.of_pair((1, 0)) == both).all()
 
 
-@pytest.mark.parametrize("rules", sharing_lists(), ids=lambda rules: str(rules[0].label))
+@pytest.mark.parametrize("rules", RULES_BY_LISTS, ids=lambda rules: str(rules[0].label))
 def test_a_meeting_gives_what_the_stage_of_a_simulation_gives(rules: Any) -> None:
     data, key = small(), "meeting"
     rankings = FeatureRankings(data, [1, 4], 10, "ties")
@@ -185,7 +185,7 @@ def test_pairs_are_chosen_by_the_papers_rule() -> None:
 def test_a_stream_is_the_same_in_whatever_pieces_and_skips_what_nobody_clicked() -> None:
     data = one_good_document()
     rankings = FeatureRankings(data, [1, 2], 10, "ties")
-    (rules,) = (rules for rules in sharing_lists() if rules[0].label == "TD")
+    (rules,) = (rules for rules in RULES_BY_LISTS if rules[0].label == "TD")
 
     def stream() -> Stream:
         noisy = named("informational", grades=3)
@@ -202,7 +202,7 @@ def test_queries_that_cannot_be_clicked_are_not_drawn_and_none_at_all_is_an_erro
     rankings = FeatureRankings(data, [1, 2], 10, "ties")
     assert rankings.clickable(perfect(2)).tolist() == [0]
     assert rankings.clickable(realistic(2)).tolist() == [0, 1]
-    meeting = Meeting(rankings, (0, 1), sharing_lists()[0], perfect(2))
+    meeting = Meeting(rankings, (0, 1), RULES_BY_LISTS[0], perfect(2))
     with pytest.raises(DataError, match="no comparison can converge"):
         Stream(meeting, np.array([], np.int64), "none").take(1)
 

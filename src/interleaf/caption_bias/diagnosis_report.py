@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
+from interleaf import plots
 from interleaf.caption_bias.features import FIRST
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel
 from interleaf.caption_bias.shown_results import ALL, SEGMENTS, ShownResults
@@ -115,7 +117,7 @@ def _credits(results: ShownResults, page: int, method: str | None) -> list[float
     return [float(value) for value in credits[:, 0] - credits[:, 1]]
 
 
-NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN = VERDICTS = (
+NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN = (
     "no preference", "stands", "partly explained", "explained", "reversed", "hidden", "cannot be told",
 )  # fmt: skip
 CAUSES = (PARTLY, EXPLAINED, REVERSED, HIDDEN)
@@ -367,10 +369,6 @@ class CaptionReport:
 
     def chart(self) -> dict[str, Any]:
         """The weights of the main model with their intervals, as a chart."""
-        from scipy.special import ndtri
-
-        from interleaf import plots
-
         rows = []
         for one in sorted(self.model.weights, key=lambda one: -one.weight):
             radius = float(ndtri((1 + self.confidence) / 2)) * (one.error or 0)

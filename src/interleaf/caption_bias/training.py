@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import bdtr, chdtrc, chdtri
 
 from interleaf.caption_bias.click_patterns import P_VALUE, DesignMatrix, Patterns
 from interleaf.caption_bias.features import FEATURES, GRADE, GRADES, MEASURES, POSITION, POSITIONS, CaptionFeature
@@ -188,8 +189,6 @@ def confirm_features(
     models: Mapping[str, CaptionModel], patterns: Patterns, covariances: Mapping[str, Array | None]
 ) -> dict[str, CaptionModel]:
     """The models without features that are not significant by the covariance between queries, if that is known."""
-    from scipy.special import chdtrc
-
     confirmed = dict(models)
     for name, covariance in covariances.items():
         if covariance is not None:
@@ -245,8 +244,6 @@ def train_one(
 
 def _select(design: DesignMatrix) -> tuple[DesignMatrix, Fit, dict[str, tuple[float, float]], dict[str, str]]:
     """The design with the selected features, its fit, the test of each, and why the others were left out."""
-    from scipy.special import chdtrc
-
     dropped = design.useless()
     design = design.only([name for name in design.names if name not in dropped])
     first = design.fit()
@@ -268,8 +265,6 @@ def _eliminate(names: Sequence[str], weights: Array, covariance: Array, held: Ar
 
     The approximation is invalid for weights that only a penalty makes finite (`held`); these are tested by refitting.
     """
-    from scipy.special import chdtri
-
     start = len(weights) - len(names)
     inside = [column for column in range(start, len(weights)) if held is None or not held[column]]
     out: dict[str, float] = {}
@@ -291,8 +286,6 @@ def _without(weights: Array, covariance: Array, column: int) -> tuple[Array, Arr
 
 def _test(design: DesignMatrix, chosen: Fit, name: str) -> tuple[float, float]:
     """The likelihood-ratio test of the fit with and without a feature: chi-square and p-value."""
-    from scipy.special import chdtrc
-
     column = design.start + design.names.index(name)
     start = np.delete(_without(chosen.weights, chosen.covariance, column)[0], column)
     without = design.only([one for one in design.names if one != name]).fit(start)
@@ -385,8 +378,6 @@ class Preferences(MergeableSums):
 
     def found(self) -> tuple[Preference, ...]:
         """The preferences of the models on every pair that the judges grade differently."""
-        from scipy.special import bdtr
-
         whole = self._clicks.columns
         better, worse = _pairs(*whole[:6])
         found = []

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtr
 
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel
 from interleaf.caption_bias.shown_results import ShownResults
@@ -90,8 +91,6 @@ def estimate_from_influence(
     >>> score.value, score.buckets
     (0.3125, 3)
     """
-    from scipy.special import stdtr
-
     there = counts > 0
     if not there.any():
         return estimate(np.zeros(1), np.zeros(1), confidence)

@@ -20,24 +20,11 @@ _RANK = 1e-10  # smaller eigenvalues, relative to the largest, count as 0: they 
 
 
 @dataclass(frozen=True, eq=False)
-class Total:
-    """The number of pages, s = sum of Psi, and S = sum of Psi Psi^T."""
-
-    count: float
-    sums: Array
-    products: Array
-
-    def __add__(self, other: Total) -> Total:
-        return Total(self.count + other.count, self.sums + other.sums, self.products + other.products)
-
-    def z_score(self, weights: Array) -> ZScore:
-        """The z-score (C12) of the scores by these weights."""
-        return z_score(float(weights @ self.sums), float(weights @ self.products @ weights), round(self.count))
-
-
-@dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over pages with a click: `count[group]`, `sums[group, feature]`, `products[group, feature, feature]`."""
+    """Sums over pages with a click: their `count`, s = `sums[feature]` of Psi, S = `products[feature, feature]` of Psi.
+
+    All have one more leading axis for groups of users; `total` sums over the groups.
+    """
 
     count: Array
     sums: Array
@@ -62,10 +49,14 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.count + other.count, self.sums + other.sums, self.products + other.products)
 
-    def total(self, times: Array | None = None) -> Total:
+    def total(self, times: Array | None = None) -> Moments:
         """The total of all groups of users; `times[group]` is a mask, or how often a group was resampled."""
-        drawn = np.ones(GROUPS) if times is None else np.asarray(times, np.float64)
-        return Total(float(drawn @ self.count), drawn @ self.sums, np.tensordot(drawn, self.products, 1))
+        factors = np.ones(GROUPS) if times is None else np.asarray(times, np.float64)
+        return Moments(np.asarray(factors @ self.count), factors @ self.sums, np.tensordot(factors, self.products, 1))
+
+    def z_score(self, weights: Array) -> ZScore:
+        """The z-score (C12) of a total's scores by these weights."""
+        return z_score(float(weights @ self.sums), float(weights @ self.products @ weights), round(float(self.count)))
 
 
 def group_of(buckets: Array) -> Array:
@@ -136,11 +127,11 @@ class Fitting:
         """The ridges to try; an infinite one only if some feature is not penalized."""
         return RIDGES if not self.penalized.all() else RIDGES[:-1]
 
-    def weights(self, experiments: Sequence[Total], ridge: float) -> Array | None:
+    def weights(self, experiments: Sequence[Moments], ridge: float) -> Array | None:
         """The weights, scaled so that scores are as large as those of equal credit; None if there is no preference."""
         if not experiments:
             return None
-        pooled = reduce(Total.__add__, experiments)
+        pooled = reduce(Moments.__add__, experiments)
         sums, products = pooled.sums, pooled.products
         if np.isinf(ridge):
             free = np.flatnonzero(~self.penalized)
@@ -153,7 +144,7 @@ class Fitting:
         size = float(weights @ products @ weights)
         return weights * np.sqrt(products[0, 0] / size) if size > 0 else None
 
-    def _each(self, experiments: Sequence[Total], ridge: float, start: Array) -> Array:
+    def _each(self, experiments: Sequence[Moments], ridge: float, start: Array) -> Array:
         """The weights with the largest mean of mu / sqrt(variance + ridge) over experiments, from a start."""
         from scipy.optimize import minimize
 
@@ -176,7 +167,7 @@ class Fitting:
         best = minimize(loss, begin / np.linalg.norm(begin), jac=True, method="L-BFGS-B")
         return np.asarray(turn.T @ best.x)
 
-    def ridge(self, groups: Sequence[Sequence[Total]]) -> tuple[float, dict[float, float]]:
+    def ridge(self, groups: Sequence[Sequence[Moments]]) -> tuple[float, dict[float, float]]:
         """The ridge by cross-validation: the largest that scores nearly as well as the best, and the score of each.
 
         The score is the mean z-score per page on groups that were left out. A larger ridge gives more stable weights.
@@ -188,7 +179,7 @@ class Fitting:
         return max((ridge for ridge in known if known[ridge] >= NEARLY * best), default=self.ridges[-1]), known
 
 
-def _left_out(fitting: Fitting, groups: Sequence[Sequence[Total]], ridge: float) -> float | None:
+def _left_out(fitting: Fitting, groups: Sequence[Sequence[Moments]], ridge: float) -> float | None:
     """The mean z-score per page of experiments whose group was left out; None if there is none."""
     scores = []
     for place, group in enumerate(groups):
@@ -288,9 +279,9 @@ def learn_weights(
     return fitting.weights([total for _, total in there], ridge), ridge, known
 
 
-def _left_out_together(there: Sequence[tuple[TrainingExample, Total]], times: Array | None) -> list[list[Total]]:
+def _left_out_together(there: Sequence[tuple[TrainingExample, Moments]], times: Array | None) -> list[list[Moments]]:
     """Totals by group; if there is only one group, totals of parts of its users."""
-    groups: dict[str, list[Total]] = {}
+    groups: dict[str, list[Moments]] = {}
     for example, total in there:
         groups.setdefault(example.group, []).append(total)
     if len(groups) > 1:
@@ -355,5 +346,5 @@ def held_out(examples: Sequence[TrainingExample], fitting: Fitting, ridge: float
             learned = unknown if weights is None else total.z_score(weights)
             names = (*example.pair[:2], group, example.better, example.worse)
             scores = equal.per_query, learned.per_query, equal.reason or learned.reason
-            results.append(HeldOutExperiment(*names, round(total.count), example.decided, *scores))
+            results.append(HeldOutExperiment(*names, round(float(total.count)), example.decided, *scores))
     return results

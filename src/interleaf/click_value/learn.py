@@ -306,7 +306,7 @@ def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array
 def _weights(
     names: Sequence[str], used: Sequence[TrainingExample], weights: Array, drawn: Array, confidence: float
 ) -> list[CreditWeight]:
-    pooled = reduce(credit_fitting.Total.__add__, [example.moments.total() for example in used])
+    pooled = reduce(Moments.__add__, [example.moments.total() for example in used])
     sizes = np.sqrt(np.diag(pooled.products) / pooled.count).tolist()
     rows = []
     for name, weight, ends, size in zip(names, weights.tolist(), intervals(drawn, confidence), sizes, strict=True):

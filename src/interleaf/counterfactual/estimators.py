@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr
 
 from interleaf.counterfactual.click_model import ClickCells, RankedLists, add_foreseen, add_slack, fit
 from interleaf.counterfactual.list_outcomes import Scorer
@@ -140,8 +141,6 @@ def widen(estimate: Estimate, raised: float, lowered: float) -> Estimate:
 
     The p-value is that of the possible value nearest to 0.
     """
-    from scipy.special import stdtr
-
     value, error, interval, units = estimate.value, estimate.error, estimate.interval, estimate.effective_units
     if value is None or error is None or interval is None or units is None:
         return estimate
@@ -318,8 +317,6 @@ def _join_sides(plain: Estimate, above: Estimate, below: Estimate, bound: float)
 
 def _tail(side: Estimate, bound: float) -> float:
     """The one-sided p-value of a mean above the bound."""
-    from scipy.special import stdtr
-
     if side.value is None or side.error is None or side.effective_units is None:
         return 1.0
     return float(stdtr(side.effective_units - 1, (bound - side.value) / side.error))

@@ -90,7 +90,7 @@ def _insert(scores: Array, order: Array, ranking: Array) -> None:
 
 
 Degraded = Callable[[Judged], Array]
-PAGE = 11
+PAGE, TOP, LOW = 11, 5, 7  # results of a page; its top ranks, and the first of the ranks that these are swapped with
 
 
 def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
@@ -102,19 +102,17 @@ def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
     return _degraded(ranker, shuffle, ("shuffled_top", count, seed))
 
 
-def swapped(
-    ranker: Ranker, swaps: int = 2, seed: Any = 0, *, top: int = 5, low: tuple[int, int] = (7, PAGE)
-) -> Degraded:
-    """The ranker with `swaps` documents of the top exchanged with as many of lower ranks, the same on every page.
+def swapped(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
+    """The ranker with `swaps` of each page's top 5 exchanged with as many of ranks 7 to 11, the same on every page.
 
     Two swaps turn C12's E into its D, four into its C. A page that is too short for a swap stays the same.
     """
-    if not 1 <= swaps <= min(top, low[1] - low[0] + 1) or not top < low[0] <= low[1] <= PAGE:
-        raise DataError(f"cannot swap {swaps} of the top {top} with ranks {low[0]} to {low[1]} of pages of {PAGE}")
+    if not 1 <= swaps <= TOP:
+        raise DataError(f"cannot swap {swaps} of the top {TOP} with ranks {LOW} to {PAGE} of pages of {PAGE}")
 
     def swap(ranking: Array, generator: np.random.Generator) -> Array:
-        above = generator.permutation(top)[:swaps]
-        below = generator.permutation(np.arange(low[0] - 1, low[1]))[:swaps]
+        above = generator.permutation(TOP)[:swaps]
+        below = generator.permutation(np.arange(LOW - 1, PAGE))[:swaps]
         changed = ranking.copy()
         for page in range(0, len(ranking), PAGE):
             for one, other in zip(page + above, page + below, strict=True):
@@ -122,7 +120,7 @@ def swapped(
                     changed[[one, other]] = changed[[other, one]]
         return changed
 
-    return _degraded(ranker, swap, ("swapped", swaps, top, *low, seed))
+    return _degraded(ranker, swap, ("swapped", swaps, TOP, LOW, PAGE, seed))
 
 
 def at_random(seed: Any = 0) -> Degraded:

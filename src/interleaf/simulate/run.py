@@ -69,17 +69,24 @@ class Stage:
     def __init__(self, data: Judged, rankings: Array, chosen: ResolvedMethod, k: int) -> None:
         self.chosen, self.k = chosen, k
         self.sizes = np.diff(data.offsets).astype(np.int32)
-        self.places = _places(rankings, self.sizes)
-        self.grades = np.full((len(data), rankings.shape[2]), -1, data.grades.dtype)
-        self.grades[np.arange(rankings.shape[2]) < self.sizes[:, None]] = data.grades
-        rankers = rankings.shape[1]
+        _, rankers, longest = rankings.shape
+        inside = np.arange(longest) < self.sizes[:, None]
+        self.places: Array = np.zeros(
+            rankings.shape, np.int32
+        )  # the rank of each document, `[query, ranker, document]`
+        np.put_along_axis(self.places, rankings, np.arange(1, longest + 1, dtype=np.int32), axis=2)
+        self.places *= inside[:, None]  # padding of -1 has written into the last column
+        self.grades = np.full((len(data), longest), -1, data.grades.dtype)
+        self.grades[inside] = data.grades
         depths = self.sizes if chosen.method.whole_rankings else np.minimum(self.sizes, k)
         tops = rankings if chosen.method.whole_rankings else rankings[:, :, :k]
         self.given = EncodedRankings(
             np.ascontiguousarray(tops), np.repeat(depths[:, None], rankers, axis=1), self.sizes.astype(np.int64)
         )
         self.lengths = np.repeat(self.sizes[:, None], rankers, axis=1)
-        self.choices = _choices(np.ascontiguousarray(rankings[:, :, :k]), self.sizes, k)
+        # How many documents some ranker has in the top of each depth, `[query, rank]`.
+        best = np.where(self.places > 0, self.places, k + 1).min(axis=1)
+        self.choices = np.stack([(best <= rank).sum(axis=1) for rank in range(1, k + 1)], axis=1).astype(np.int16)
 
     def settings(self, queries: Array) -> Any:
         """The settings to compose lists for these queries: the same for all, or prepared for each query and stacked."""
@@ -115,35 +122,6 @@ def _gain(grades: Array) -> Array:
     """Discounted gain of rows of grades, 2^grade - 1 over log2(rank + 1); -1 means no document."""
     discounts = 1 / np.log2(np.arange(2, grades.shape[1] + 2))
     return (2.0 ** np.maximum(grades, 0) - 1) @ discounts
-
-
-@kernel
-def _places(rankings: Array, sizes: Array) -> Array:
-    """`[query, ranker, document]`: the rank of each document."""
-    queries, rankers, longest = rankings.shape
-    places = np.zeros((queries, rankers, longest), np.int32)
-    for query in range(queries):
-        for ranker in range(rankers):
-            for place in range(sizes[query]):
-                places[query, ranker, rankings[query, ranker, place]] = place + 1
-    return places
-
-
-@kernel
-def _choices(tops: Array, sizes: Array, k: int) -> Array:
-    """`[query, rank]`: how many documents some ranker has in the top of that depth."""
-    queries, rankers, depth = tops.shape
-    choices = np.zeros((queries, k), np.int16)
-    for query in range(queries):
-        seen = np.zeros(sizes[query], np.bool_)
-        count = 0
-        for place in range(k):
-            for ranker in range(rankers):
-                if place < min(depth, sizes[query]) and not seen[tops[query, ranker, place]]:
-                    seen[tops[query, ranker, place]] = True
-                    count += 1
-            choices[query, place] = count
-    return choices
 
 
 @kernel

@@ -18,7 +18,6 @@ from interleaf.simulate import people
 from interleaf.simulate.pages import CLICK, KINDS, PURCHASE, RankedDocuments, SimulatedEvents, read
 from interleaf.simulate.people import PageRequests, SimulatedArm, SimulatedUnits
 
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _EVENT = [column.field for column in schema.EVENT]
 
 
@@ -90,19 +89,9 @@ def _digits(numbers: Array) -> pa.Array:
 
 
 def _key_names(keys: Array) -> pa.Array:
-    """`k1:` and the hexadecimal digits of each row's 16 bytes."""
-    count = len(keys)
-    raw = np.ascontiguousarray(keys).astype("<u8").view(np.uint8).reshape(count, 16)
-    text = np.empty((count, 35), np.uint8)
-    text[:, :3] = np.frombuffer(b"k1:", np.uint8)
-    text[:, 3::2], text[:, 4::2] = _HEX[raw >> 4], _HEX[raw & 15]
-    offsets = np.arange(count + 1, dtype=np.int32) * 35
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
-
-
-def salt_of(experiment: str, seed: int) -> str:
-    """The first part of every list's key: `key_of((salt, unit, query))`."""
-    return f"{experiment}-{seed}"
+    """`k1:` and the 32 hexadecimal digits of each row's 16 bytes."""
+    digits = keys.astype("<u8").tobytes().hex()
+    return pa.array([f"k1:{digits[start : start + 32]}" for start in range(0, len(digits), 32)], pa.string())
 
 
 class TrafficSimulator:
@@ -112,7 +101,7 @@ class TrafficSimulator:
         self, scene: RankedDocuments, arms: Sequence[SimulatedArm], rankers: Sequence[str], experiment: str, seed: int
     ) -> None:
         self._scene, self._arms, self._rankers = scene, arms, rankers
-        self._experiment, self._seed, self._salt = experiment, seed, salt_of(experiment, seed)
+        self._experiment, self._seed, self._salt = experiment, seed, f"{experiment}-{seed}"
         keys = [(seed, part) for part in ("units", "asking", "reading")]
         self._units, self._asking, self._reading = map(people.words_of, keys)
         self._queries = [delimited(query) for query in scene.data.queries]

@@ -36,7 +36,7 @@ from interleaf.simulate.pages import RankedDocuments, caption_texts, habits_of, 
 from interleaf.simulate.people import People, SimulatedUnits, arms_of, side
 from interleaf.simulate.rankers import Ranker, rank, scores_of
 from interleaf.simulate.run import ndcg
-from interleaf.simulate.traffic import TrafficSimulator, salt_of
+from interleaf.simulate.traffic import TrafficSimulator
 
 NODES = 31  # nodes of the Gauss-Hermite quadrature over tastes
 TOLERANCE = 1e-9
@@ -181,7 +181,7 @@ class World:
     @property
     def salt(self) -> str:
         """The first part of every list's key: `key_of((salt, unit, query))`."""
-        return salt_of(self.experiment, self.seed)
+        return f"{self.experiment}-{self.seed}"
 
     @cached_property
     def truth(self) -> Truth:

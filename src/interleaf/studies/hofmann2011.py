@@ -14,7 +14,7 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binom
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
@@ -146,7 +146,7 @@ def judge(rankings: FeatureRankings, passes: int, key: Any) -> PairVerdicts:
 
     def meet(pair: tuple[int, int]) -> Array:
         own = (key, *[rankings.features[ranker] for ranker in pair])
-        meetings = [Meeting(rankings, pair, rules, model) for rules in convergence.sharing_lists()]
+        meetings = [Meeting(rankings, pair, rules, model) for rules in convergence.RULES_BY_LISTS]
         outcomes = [meeting.outcomes(queries, np.arange(len(queries)), own)[0] for meeting in meetings]
         sums: Array = np.concatenate(outcomes).reshape(len(RULES), passes, -1).sum(axis=2)
         return sums
@@ -198,10 +198,7 @@ def _systematic(verdicts: PairVerdicts) -> Table:
     for row, rule in enumerate(RULES):
         wrong = ~verdicts.right[row, :, 0]
         counts, trials = part[:, wrong].sum(axis=1), part.sum(axis=1)
-        p = [
-            binomtest(int(count), int(pairs), wrong.mean(), alternative="greater").pvalue if wrong.any() else 1.0
-            for count, pairs in zip(counts, trials, strict=True)
-        ]
+        p = binom.sf(counts - 1, trials, wrong.mean())
         flagged = [ranker for ranker in rankers if p[ranker] < LEVEL / len(rankers)]
         worst = int(np.argmin(p))
         cells = (rankings.features[worst], f"{counts[worst]} of {trials[worst]}", f"{ndcg[worst]:.3f}", float(p[worst]))

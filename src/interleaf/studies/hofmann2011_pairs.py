@@ -7,7 +7,7 @@ with the same lists have the same clicks.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -57,12 +57,8 @@ RULES = (
     JudgingRule("DC", BALANCED, "document_constraint(constraints=1)", published=85.7),
     JudgingRule("DC, cut", BALANCED, "document_constraint(constraints=1)", cut=True, published=85.7),
 )
+RULES_BY_LISTS = [tuple(rules) for _, rules in groupby(RULES, key=lambda rule: rule.lists)]
 SCHEME = scheme_of("binary")
-
-
-def sharing_lists(rules: Iterable[JudgingRule] = RULES) -> list[tuple[JudgingRule, ...]]:
-    """Groups of rules with the same lists."""
-    return [tuple(group) for _, group in groupby(rules, key=lambda rule: rule.lists)]
 
 
 class FeatureRankings:
@@ -173,7 +169,7 @@ def converge(
     names = tuple(rankings.features[ranker] for ranker in pair.rankers)
     model = CLICKS[clicks](rankings.scale)
     right = []
-    for rules in sharing_lists():
+    for rules in RULES_BY_LISTS:
         meeting = Meeting(rankings, pair.rankers, rules, model)
         stream = Stream(meeting, rankings.clickable(model), (key, clicks, *names, rules[0].lists))
         counts = np.zeros((len(rules), len(points)), np.int64)

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.stats import ttest_ind
 
 from interleaf import plots
 from interleaf.clicks import named, scale_of
@@ -207,8 +208,6 @@ def _table(results: Mapping[Any, list[Result]], count: int, name: str, own: bool
 
 def _tests(results: Mapping[Any, list[Result]], counts: list[int]) -> Table:
     """The paper's two-tailed t-tests of PPM against each other method."""
-    from scipy.stats import ttest_ind
-
     rows: list[tuple[Cell, ...]] = []
     others = [label for label in METHODS if label != "PPM"]
     for count in counts:
