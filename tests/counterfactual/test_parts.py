@@ -78,7 +78,7 @@ def test_every_document_is_found_where_its_rankers_have_it(queries: list[list[li
         tops = [len({d for row in rows for d in row[:depth]}) for depth in range(1, 6)]
         assert made.choices[query].tolist() == tops
         for ranker, row in enumerate(rows):
-            numbers = made.given.rankings[query, ranker, : len(row)]
+            numbers = made.encoded.rankings[query, ranker, : len(row)]
             assert made.ranks[made.starts[query] + numbers, ranker].tolist() == list(range(1, len(row) + 1))
 
 

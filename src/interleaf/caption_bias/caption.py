@@ -151,7 +151,7 @@ class DiagnosisSums(MergeableSums):
             confidence=settings.confidence,
             perplexities=self._losses[judged].perplexities(),
             unjudged_perplexities=self._losses[False].perplexities() if judged else (),
-            preferences=self._preferences.found(),
+            preferences=self._preferences.compare(),
             rescored=rescored,
             verdicts=tuple(map(decide, rescored)),
             page=self._pages[0] if self._pages else None,

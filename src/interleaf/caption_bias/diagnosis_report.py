@@ -139,16 +139,16 @@ class CaptionVerdict:
 
 
 def verdict(
-    found: Rescored, weights: str = PROBABILITY, confidence: float = 0.95, is_judged: bool = True
+    rescored: Rescored, weights: str = PROBABILITY, confidence: float = 0.95, is_judged: bool = True
 ) -> CaptionVerdict:
     """The verdict on a pair by one kind of weights; `is_judged`: the model was fitted to judged results."""
-    before, after, change = found.plain, found.weighted[weights], found.change[weights]
+    before, after, change = rescored.plain, rescored.weighted[weights], rescored.change[weights]
     if before.value is None or before.p_value is None or after.value is None or after.p_value is None:
         return CaptionVerdict(UNKNOWN, f"Whether captions matter is unknown: {before.reason or after.reason}.")
     level = significance(confidence)
     was, remains = before.p_value <= level, after.p_value <= level
     moved = change.p_value is not None and change.p_value <= level
-    kind, words = _kind(before.value, after.value, was, remains, moved), _words(found, before.value, after.value)
+    kind, words = _kind(before.value, after.value, was, remains, moved), _words(rescored, before.value, after.value)
     if kind in CAUSES and not is_judged:
         share = after.value / before.value if kind == PARTLY else 0.0
         if abs(after.value - before.value) < MIN_UNJUDGED_CHANGE or share > MAX_UNJUDGED_SHARE:
@@ -172,13 +172,13 @@ def _kind(before: float, after: float, was: bool, remains: bool, moved: bool) ->
     return EXPLAINED if share <= SMALL or (share <= 0.5 and not remains) else PARTLY
 
 
-def _words(found: Rescored, was: float, now: float) -> dict[str, str]:
+def _words(rescored: Rescored, was: float, now: float) -> dict[str, str]:
     return {
-        "first": found.first,
-        "second": found.second,
-        "winner": found.first if was > 0 else found.second,
-        "loser": found.second if was > 0 else found.first,
-        "later": found.first if now > 0 else found.second,
+        "first": rescored.first,
+        "second": rescored.second,
+        "winner": rescored.first if was > 0 else rescored.second,
+        "loser": rescored.second if was > 0 else rescored.first,
+        "later": rescored.first if now > 0 else rescored.second,
         "before": f"{centre_score(was):.4f}",
         "after": f"{centre_score(now):.4f}",
         "share": f"{1 - now / was:.0%}" if was else "nothing",
@@ -349,16 +349,16 @@ class CaptionReport:
         return Table("preferences", title, columns, rows, right=columns[1:])
 
     @property
-    def _seen(self) -> str:
+    def _basis(self) -> str:
         share = f"{self.judged / self.results:.0%}" if self.results else "none"
         return f"{self.impressions:,} impressions, {self.results:,} results ({share} judged), {self.clicks:,} clicked"
 
     def __str__(self) -> str:
-        before, after = (*self.sentences, self._seen), self.notes
+        before, after = (*self.sentences, self._basis), self.notes
         return "\n\n".join([*map(one_line, before), *map(str, self.tables()), *map(one_line, after)])
 
     def to_markdown(self) -> str:
-        texts = (*self.sentences, self._seen), self.notes
+        texts = (*self.sentences, self._basis), self.notes
         before, after = ([escape(one_line(text)) for text in some] for some in texts)
         return "\n\n".join([*before, *(table.to_markdown() for table in self.tables()), *after]) + "\n"
 
@@ -377,13 +377,13 @@ class CaptionReport:
         return plots.intervals(rows, "feature", "weight", ("low", "high"))
 
 
-def _score(found: Estimate) -> str | None:
-    if found.value is None:
+def _score(score: Estimate) -> str | None:
+    if score.value is None:
         return None
-    text = f"{centre_score(found.value):.4f}"
-    if found.interval is None:
+    text = f"{centre_score(score.value):.4f}"
+    if score.interval is None:
         return text
-    low, high = (centre_score(end) for end in found.interval)
+    low, high = (centre_score(end) for end in score.interval)
     return f"{text} ({low:.4f} to {high:.4f})"
 
 

@@ -121,7 +121,7 @@ def _is_start(byte: int) -> bool:
 
 
 @kernel
-def _measure_text(offsets: Array, data: Array, there: Array, measure: int, found: Array) -> None:
+def _measure_text(offsets: Array, data: Array, there: Array, measure: int, measures: Array) -> None:
     for row in range(len(there)):
         characters, words, slashes, in_word = 0, 0, 0, False
         for place in range(offsets[row], offsets[row + 1] if there[row] else offsets[row]):
@@ -130,17 +130,17 @@ def _measure_text(offsets: Array, data: Array, there: Array, measure: int, found
             slashes += byte == _SLASH
             words += byte > _SPACE and not in_word
             in_word = byte > _SPACE
-        found[row, measure] = words if measure == _TITLE_LENGTH else characters if words else 0
+        measures[row, measure] = words if measure == _TITLE_LENGTH else characters if words else 0
         if measure == _URL_LENGTH:
-            found[row, _SLASHES] = slashes
+            measures[row, _SLASHES] = slashes
 
 
 @kernel
 def _mark(
-    offsets: Array, data: Array, marked: Array, field: Array, starts: Array, ends: Array, wanted: int, found: Array
+    offsets: Array, data: Array, marked: Array, field: Array, starts: Array, ends: Array, wanted: int, measures: Array
 ) -> None:
     """Count the highlighted sections of one text, and the words in them; what is past the end of the text is not."""
-    for row in range(len(found)):
+    for row in range(len(measures)):
         for mark in range(marked[row], marked[row + 1]):
             if field[mark] != wanted or ends[mark] <= starts[mark]:
                 continue
@@ -152,8 +152,8 @@ def _mark(
                 if character >= starts[mark]:
                     words += data[place] > _SPACE and not in_word
                     in_word = data[place] > _SPACE
-            found[row, _SECTIONS + wanted] += words > 0
-            found[row, _WORDS + wanted] += words
+            measures[row, _SECTIONS + wanted] += words > 0
+            measures[row, _WORDS + wanted] += words
 
 
 MAX_VALUE = 2**31 - 1

@@ -176,10 +176,10 @@ class CaptionModel:
 
 
 @kernel
-def _add_up(codes: Array, columns: Array, weights: Array, found: Array) -> None:
+def _add_up(codes: Array, columns: Array, weights: Array, sums: Array) -> None:
     for row in range(len(codes)):
         for place in range(len(columns)):
-            found[row] += weights[place] * codes[row, columns[place]]
+            sums[row] += weights[place] * codes[row, columns[place]]
 
 
 def design_matrix(

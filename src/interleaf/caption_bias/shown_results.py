@@ -126,20 +126,20 @@ MIN_CLICKS = 5  # a query with fewer clicks counts as non-navigational, because 
 class QueryCounts(MergeableSums):
     """How often each query was issued, and each of its documents clicked."""
 
-    merged = ("_asked", "_clicked")
+    merged = ("_queries", "_clicked")
 
     def __init__(self) -> None:
-        self._asked, self._clicked = Groups(1, ["sum"]), Groups(2, ["sum"])
+        self._queries, self._clicked = Groups(1, ["sum"]), Groups(2, ["sum"])
 
     def add(self, results: ShownResults) -> None:
-        asked = results.queries
-        self._asked.add([asked, np.ones(len(asked), np.int64)])
+        queries = results.queries
+        self._queries.add([queries, np.ones(len(queries), np.int64)])
         clicked = np.flatnonzero(results.clicked)
-        self._clicked.add([asked[results.page[clicked]], results.documents[clicked], np.ones(len(clicked), np.int64)])
+        self._clicked.add([queries[results.page[clicked]], results.documents[clicked], np.ones(len(clicked), np.int64)])
 
     def kinds(self) -> QueryKinds:
-        queries, asked = self._asked.columns
-        order = np.lexsort((queries, asked))  # ties in frequency are ordered by the hash
+        queries, counts = self._queries.columns
+        order = np.lexsort((queries, counts))  # ties in frequency are ordered by the hash
         share = np.empty(len(order))
         share[order] = (np.arange(len(order)) + 0.5) / max(1, len(order))
         frequency = np.where(share > 1 - SHARE, HEAD, np.where(share < SHARE, TAIL, BODY))
@@ -160,12 +160,12 @@ class QueryKinds(NamedTuple):
 
     def of(self, results: ShownResults, flag: tuple[str, str] | None = None) -> dict[str, Array]:
         """Which pages belong to each segment; `flag` is the attribute and value of enhanced navigational pages."""
-        asked = results.queries
-        frequency = self.frequency[np.searchsorted(self.queries, asked)]
-        enhanced = results.has(*flag) if flag else np.zeros(len(asked), np.bool_)
-        navigational = np.isin(asked, self.navigational) & ~enhanced
+        queries = results.queries
+        frequency = self.frequency[np.searchsorted(self.queries, queries)]
+        enhanced = results.has(*flag) if flag else np.zeros(len(queries), np.bool_)
+        navigational = np.isin(queries, self.navigational) & ~enhanced
         return {
-            ALL: np.ones(len(asked), np.bool_),
+            ALL: np.ones(len(queries), np.bool_),
             **{name: frequency == name for name in FREQUENCIES},
             **{ENHANCED: enhanced, NAVIGATIONAL: navigational, REST: ~enhanced & ~navigational},
         }

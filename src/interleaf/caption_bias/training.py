@@ -79,12 +79,12 @@ def tune_thresholds(features: Sequence[CaptionFeature], table: MeasureCounts, ru
         return tuple(features)
     if rule == QUARTILES:
         return tuple(_at_quartile(feature, table) if feature.tuned else feature for feature in features)
-    found = list(features)
+    tuned_features = list(features)
     for measure in dict.fromkeys(feature.measure for feature in features if feature.tuned):
-        places = [place for place, one in enumerate(found) if one.measure == measure and one.tuned]
-        for place, feature in zip(places, _best([found[place] for place in places], table), strict=True):
-            found[place] = feature
-    return tuple(found)
+        places = [place for place, one in enumerate(tuned_features) if one.measure == measure and one.tuned]
+        for place, feature in zip(places, _best([tuned_features[place] for place in places], table), strict=True):
+            tuned_features[place] = feature
+    return tuple(tuned_features)
 
 
 def _at_quartile(feature: CaptionFeature, table: MeasureCounts) -> CaptionFeature:
@@ -164,14 +164,14 @@ BETWEEN_QUERIES = "not significant between queries: p = {:.2g}"
 
 def features_of(name: str, features: Sequence[CaptionFeature]) -> list[str]:
     """The features that a model starts from."""
-    found = {
+    by_model = {
         BASELINE: [],
         HIGHLIGHTING: [one for one in features if one.is_highlighting],
         DOCUMENT_WISE: [one for one in features if not one.neighbour],
         PAIRWISE: [one for one in features if one.neighbour],
         COMBINED: list(features),
     }
-    return [one.name for one in found[name]]
+    return [one.name for one in by_model[name]]
 
 
 def train(patterns: Patterns, features: Sequence[CaptionFeature]) -> dict[str, CaptionModel]:
@@ -180,8 +180,8 @@ def train(patterns: Patterns, features: Sequence[CaptionFeature]) -> dict[str, C
     if not rows:
         raise DataError("all units of the log are held out, so none is left to learn from; give more, or held_out=0")
     if not 0 < clicks < rows:
-        seen = f"{rows:,} results, {clicks:,} of them clicked"
-        raise DataError(f"clicks cannot be learned from {seen}; give a log with clicks and with results not clicked")
+        counts = f"{rows:,} results, {clicks:,} of them clicked"
+        raise DataError(f"clicks cannot be learned from {counts}; give a log with clicks and with results not clicked")
     return {name: train_one(name, patterns, features) for name in MODELS}
 
 
@@ -260,13 +260,15 @@ def _select(design: DesignMatrix) -> tuple[DesignMatrix, Fit, dict[str, tuple[fl
         design = design.only([name for name in design.names if name != least])
 
 
-def _eliminate(names: Sequence[str], weights: Array, covariance: Array, held: Array | None = None) -> dict[str, float]:
+def _eliminate(
+    names: Sequence[str], weights: Array, covariance: Array, penalized: Array | None = None
+) -> dict[str, float]:
     """Features to remove, one by one, by the quadratic approximation around the fit, each with its chi-square.
 
-    The approximation is invalid for weights that only a penalty makes finite (`held`); these are tested by refitting.
+    The approximation is invalid for weights that only a penalty makes finite (`penalized`): refitting tests these.
     """
     start = len(weights) - len(names)
-    inside = [column for column in range(start, len(weights)) if held is None or not held[column]]
+    inside = [column for column in range(start, len(weights)) if penalized is None or not penalized[column]]
     out: dict[str, float] = {}
     while inside:
         chi = [weights[column] ** 2 / max(covariance[column, column], TINY) for column in inside]
@@ -332,7 +334,7 @@ class Losses(MergeableSums):
                 self._sums[segment, number] += np.bincount(bucket[member], losses[member], BUCKETS)
 
     def perplexities(self) -> tuple[ModelPerplexity, ...]:
-        found = []
+        perplexities = []
         for segment, name in enumerate(SEGMENTS):
             counts, sums = self._counts[segment], self._sums[segment]
             total = int(counts.sum())
@@ -343,8 +345,8 @@ class Losses(MergeableSums):
                     None if number == other else estimate(sums[number] - sums[other], counts).p_value
                     for other in (0, best)
                 ]
-                found.append(ModelPerplexity(name, model, total, value, *tests))
-        return tuple(found)
+                perplexities.append(ModelPerplexity(name, model, total, value, *tests))
+        return tuple(perplexities)
 
 
 @dataclass(frozen=True)
@@ -376,11 +378,11 @@ class Preferences(MergeableSums):
         ]  # fmt: skip
         self._clicks.add(columns)
 
-    def found(self) -> tuple[Preference, ...]:
+    def compare(self) -> tuple[Preference, ...]:
         """The preferences of the models on every pair that the judges grade differently."""
         whole = self._clicks.columns
         better, worse = _pairs(*whole[:6])
-        found = []
+        preferences = []
         for number, name in enumerate(self._models):
             attraction = whole[6 + number] / whole[2]
             gap = attraction[worse] - attraction[better]  # above 0: the worse result has the more attractive caption
@@ -388,8 +390,8 @@ class Preferences(MergeableSums):
             correct, incorrect = int((gap > 0).sum()), int((gap < 0).sum())
             total = correct + incorrect
             p_value = min(1.0, 2 * float(bdtr(min(correct, incorrect), total, 0.5))) if total else None
-            found.append(Preference(name, correct, int((gap == 0).sum()), incorrect, p_value))
-        return tuple(found)
+            preferences.append(Preference(name, correct, int((gap == 0).sum()), incorrect, p_value))
+        return tuple(preferences)
 
 
 def _pairs(
@@ -401,7 +403,7 @@ def _pairs(
     starts = starts[np.diff(np.r_[starts, len(order)]) > 1]
     one, other = order[starts], order[starts + 1]
     same_person = (least_unit[one] == most_unit[other]) & (most_unit[one] == least_unit[other])
-    told = (grade[one] != grade[other]) & ~same_person
-    one, other = one[told], other[told]
+    differ = (grade[one] != grade[other]) & ~same_person
+    one, other = one[differ], other[differ]
     is_better = grade[one] > grade[other]
     return np.where(is_better, one, other), np.where(is_better, other, one)

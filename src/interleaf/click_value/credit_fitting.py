@@ -174,9 +174,9 @@ class Fitting:
         """
         pooled = Fitting(self.penalized)  # the closed form is good enough to choose a ridge
         scores = {ridge: _left_out(pooled, groups, ridge) for ridge in self.ridges}
-        known = {ridge: score for ridge, score in scores.items() if score is not None}
-        best = max(known.values(), default=0.0)
-        return max((ridge for ridge in known if known[ridge] >= NEARLY * best), default=self.ridges[-1]), known
+        by_ridge = {ridge: score for ridge, score in scores.items() if score is not None}
+        best = max(by_ridge.values(), default=0.0)
+        return max((ridge for ridge in by_ridge if by_ridge[ridge] >= NEARLY * best), default=self.ridges[-1]), by_ridge
 
 
 def _left_out(fitting: Fitting, groups: Sequence[Sequence[Moments]], ridge: float) -> float | None:
@@ -187,8 +187,8 @@ def _left_out(fitting: Fitting, groups: Sequence[Sequence[Moments]], ridge: floa
         weights = fitting.weights(others, ridge)
         if weights is not None:
             scores += [total.z_score(weights).per_query for total in group]
-    known = [score for score in scores if score is not None]
-    return float(np.mean(known)) if known else None
+    numbers = [score for score in scores if score is not None]
+    return float(np.mean(numbers)) if numbers else None
 
 
 def fold_of(groups: Array, folds: int) -> Array:
@@ -273,10 +273,10 @@ def learn_weights(
     """Weights, their ridge, and the mean z-score per page by ridge if it was chosen; `times` as for `Moments.total`."""
     totals = [(example, example.moments.total(times)) for example in examples if not example.reason]
     there = [(example, total) for example, total in totals if total.count > 0]
-    known: dict[float, float] = {}
+    by_ridge: dict[float, float] = {}
     if ridge is None:
-        ridge, known = fitting.ridge(_left_out_together(there, times))
-    return fitting.weights([total for _, total in there], ridge), ridge, known
+        ridge, by_ridge = fitting.ridge(_left_out_together(there, times))
+    return fitting.weights([total for _, total in there], ridge), ridge, by_ridge
 
 
 def _left_out_together(there: Sequence[tuple[TrainingExample, Moments]], times: Array | None) -> list[list[Moments]]:
@@ -286,11 +286,11 @@ def _left_out_together(there: Sequence[tuple[TrainingExample, Moments]], times: 
         groups.setdefault(example.group, []).append(total)
     if len(groups) > 1:
         return list(groups.values())
-    drawn = np.ones(GROUPS) if times is None else np.asarray(times, np.float64)
-    pages = drawn * np.sum([example.moments.count for example, _ in there], axis=0)
+    factors = np.ones(GROUPS) if times is None else np.asarray(times, np.float64)
+    pages = factors * np.sum([example.moments.count for example, _ in there], axis=0)
     parts = []
     for part in np.array_split(np.flatnonzero(pages), PARTS):
-        totals = [example.moments.total(drawn * np.isin(np.arange(GROUPS), part)) for example, _ in there]
+        totals = [example.moments.total(factors * np.isin(np.arange(GROUPS), part)) for example, _ in there]
         parts.append([total for total in totals if total.count > 0])
     return [totals for totals in parts if totals]
 

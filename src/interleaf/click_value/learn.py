@@ -147,11 +147,11 @@ def gather(
 
 
 def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
-    for worked in process_batch(batch, task, repeated):
-        training.dropped += worked.dropped
-        if worked.part is None:
+    for outcome in process_batch(batch, task, repeated):
+        training.dropped += outcome.dropped
+        if outcome.part is None:
             continue
-        decoded, scored = worked.part.decoded, worked.part.scored
+        decoded, scored = outcome.part.decoded, outcome.part.scored
         training.dropped += decoded.dropped
         design = decoded.design
         if scored is not None and len(design.rankers) != 2:
@@ -264,11 +264,11 @@ def fit(
     # The same groups of users are resampled in all experiments.
     times = poisson_weights(GROUPS, resamples, np.random.default_rng(seed))
     resampled = [credit_fitting.learn_weights(used, fitting, chosen, some)[0] for some in times]
-    drawn = np.array([weights if one is None else one for one in resampled])
+    samples = np.array([weights if one is None else one for one in resampled])
     return LearningResult(
         credit=credit,
-        weights=tuple(_weights(training.features, used, weights, drawn, confidence)),
-        worths=tuple(_worths(training, weights, drawn, confidence)),
+        weights=tuple(_weights(training.features, used, weights, samples, confidence)),
+        worths=tuple(_worths(training, weights, samples, confidence)),
         held_out=tuple(credit_fitting.held_out(pairs, fitting, ridge)),
         ridges=ridges,
         confidence=confidence,
@@ -293,8 +293,8 @@ def training_of(
     return reduce(TrainingSums.__add__, saved)
 
 
-def _is_saved(given: Any) -> bool:
-    return isinstance(given, TrainingSums) or (isinstance(given, (str, PathLike)) and str(given).endswith(SUMS))
+def _is_saved(source: Any) -> bool:
+    return isinstance(source, TrainingSums) or (isinstance(source, (str, PathLike)) and str(source).endswith(SUMS))
 
 
 def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array:
@@ -304,12 +304,12 @@ def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array
 
 
 def _weights(
-    names: Sequence[str], used: Sequence[TrainingExample], weights: Array, drawn: Array, confidence: float
+    names: Sequence[str], used: Sequence[TrainingExample], weights: Array, samples: Array, confidence: float
 ) -> list[CreditWeight]:
     pooled = reduce(Moments.__add__, [example.moments.total() for example in used])
     sizes = np.sqrt(np.diag(pooled.products) / pooled.count).tolist()
     rows = []
-    for name, weight, ends, size in zip(names, weights.tolist(), intervals(drawn, confidence), sizes, strict=True):
+    for name, weight, ends, size in zip(names, weights.tolist(), intervals(samples, confidence), sizes, strict=True):
         row = click_features.feature(name)
         if size:
             rows.append(CreditWeight(name, row.family, row.meaning, weight, ends, abs(weight) * size))
@@ -319,11 +319,11 @@ def _weights(
     return rows
 
 
-def _worths(training: TrainingSums, weights: Array, drawn: Array, confidence: float) -> list[ClickWorth]:
+def _worths(training: TrainingSums, weights: Array, samples: Array, confidence: float) -> list[ClickWorth]:
     """The worth of typical clicks by the learned weights."""
     kinds = tuple(training.counting.weights)
     values = np.array([matrix(_page(page, kinds), training.features)[which] for page, which in TYPICAL.values()])
-    ends = intervals(drawn @ values.T, confidence)
+    ends = intervals(samples @ values.T, confidence)
     return [ClickWorth(*one) for one in zip(TYPICAL, (values @ weights).tolist(), ends, strict=True)]
 
 

@@ -99,9 +99,9 @@ class LearnedCredit(FeatureCredit):
         if not self.is_own(experiment):
             return np.broadcast_to(np.array(self.weights), (len(decoded.rows), len(self.features)))
         if not self.folds:
-            known = ", ".join(sorted({repr(trained.experiment) for trained in self.trained_on}))
+            names = ", ".join(sorted({repr(trained.experiment) for trained in self.trained_on}))
             raise DataError(
-                f"this credit was learned from {known}: on experiment {experiment!r}, its intervals would be too "
+                f"this credit was learned from {names}: on experiment {experiment!r}, its intervals would be too "
                 "short; learn it from other experiments, or cross-fitted, with folds"
             )
         folds = fold_of(group_of(buckets.buckets(decoded.unit)), len(self.folds))
@@ -310,7 +310,7 @@ class LearningResult:
         return [*(f"Not learned from {name}: {reason}." for name, reason in self.left_out.items()), *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
-        held = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
+        held_out = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
         return {
             "median_relative": self.median_relative,
             "better": self.better,
@@ -318,7 +318,7 @@ class LearningResult:
             "credit": self.credit.to_dict(),
             "weights": [asdict(one) for one in self.weights],
             "worths": [asdict(one) for one in self.worths],
-            "held_out": held,
+            "held_out": held_out,
             "ridges": [{"ridge": None if ridge == float("inf") else ridge, "z": z} for ridge, z in self.ridges.items()],
             "left_out": dict(self.left_out),
             "notes": list(self.notes),

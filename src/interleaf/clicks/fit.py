@@ -220,8 +220,8 @@ class FittedCascade(Fitted):
     def attractions(self, pages: ResultPages) -> Array:
         """The attraction of the document at each place, `[page, rank]`; 0 where nothing is shown."""
         pair = self.pairs.on(pages)
-        known = np.where(pair >= 0, self.attraction[pair], _extend(self.fallback, pages.documents.shape[1]))
-        return np.where(pages.shown, known, 0.0)
+        values = np.where(pair >= 0, self.attraction[pair], _extend(self.fallback, pages.documents.shape[1]))
+        return np.where(pages.shown, values, 0.0)
 
     def click_probabilities(self, pages: ResultPages) -> Array:
         attraction = self.attractions(pages)

@@ -110,7 +110,7 @@ def draw_lists(chosen: ResolvedMethod, ranked: NewRankings, queries: Array, leng
     """A random list of the new rankers for each row, of at most `lengths[row]` documents; all are in group 0."""
     k, longest = int(lengths.max(initial=1)), int(ranked.lengths.max(initial=1))
     settings = chosen.method.kernels.settings((longest,), chosen.parameters, False)
-    shown, teams, counts = batch.compose(chosen, ranked.given, settings, queries, keys, k)
+    shown, teams, counts = batch.compose(chosen, ranked.encoded, settings, queries, keys, k)
     counts = np.minimum(counts, lengths)
     entries = np.where(np.arange(k) < counts[:, None], ranked.starts[queries][:, None] + shown, 0)
     return RankedLists(impressions_of(ranked, queries, entries, teams), entries, counts, np.zeros_like(counts))
@@ -348,19 +348,19 @@ class Weigher:
     clip: float
     key: Any
 
-    def add(self, weighings: WeightingSums, held: WeighedLists) -> None:
-        rows, some, bucket = held.rows, held.possible, buckets.buckets(held.rows.unit)
-        entries, weights = np.maximum(held.entries, 0), np.exp(held.log_weight)
+    def add(self, weighings: WeightingSums, old: WeighedLists) -> None:
+        rows, some, bucket = old.rows, old.possible, buckets.buckets(old.rows.unit)
+        entries, weights = np.maximum(old.entries, 0), np.exp(old.log_weight)
         lists = impressions_of(self.new, rows.query, entries, rows.teams)
         outcomes = np.zeros((len(bucket), self.scorer.columns))
         possible = Impression(*(values[some] for values in lists))
         outcomes[some] = self.scorer(possible, rows.counts[some], rows.clicks[some])
-        weighings.sums[UNWEIGHTED].add(bucket, held.usable.astype(np.float64), outcomes)
+        weighings.sums[UNWEIGHTED].add(bucket, old.usable.astype(np.float64), outcomes)
         weighings.sums[WEIGHTED].add(bucket, weights, outcomes)
         weighings.sums[CLIPPED].add(bucket, weights, outcomes, self.clip)
         if self.has_joint:
-            weighings.sums[JOINT].add(bucket, np.exp(held.log_joint), self.scorer.observed(lists, rows.clicks))
+            weighings.sums[JOINT].add(bucket, np.exp(old.log_joint), self.scorer.observed(lists, rows.clicks))
         if self.robust is not None and weighings.foreseen is not None:
             groups = self.group_of[bucket % GROUPS]
             self.robust.mend(weighings.foreseen, RankedLists(lists, entries, rows.counts, groups), weights, outcomes)
-            self.robust.foresee(weighings.foreseen, rows, held.pages, groups, self.key)
+            self.robust.foresee(weighings.foreseen, rows, old.pages, groups, self.key)

@@ -238,8 +238,8 @@ def scorer_of(method: str, scheme: str | None, rankers: int) -> Scorer:
     """The scorer of a method; the method must know the probability of its lists, and score them without owners."""
     chosen = resolve(method)
     if not chosen.method.abbreviation:
-        known = [name for name, method in METHODS.items() if method.abbreviation]
-        raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {listed(known)} they can")
+        names = [name for name, method in METHODS.items() if method.abbreviation]
+        raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {listed(names)} they can")
     if chosen.method.owners_given_list == DRAFTED:
         if scheme not in (None, "binary") or str(chosen) != chosen.method.name or rankers > MAX_DRAFTING:
             raise SchemeError(

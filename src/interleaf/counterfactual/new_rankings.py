@@ -34,7 +34,7 @@ class NewRankings(NamedTuple):
 
     `queries[name]` is a query's number, `starts[query]` its first entry, and `ranks[entry, ranker]` an entry's rank (0:
     not ranked). `keys` are sorted hashes of query and document, and `entry_of[i]` is the entry of `keys[i]`.
-    `given` holds the rankings to compose from, as numbers of documents within the query.
+    `encoded` holds the rankings to compose from, as numbers of documents within the query.
     """
 
     rankers: tuple[str, ...]
@@ -43,7 +43,7 @@ class NewRankings(NamedTuple):
     ranks: Array
     keys: Array
     entry_of: Array
-    given: EncodedRankings
+    encoded: EncodedRankings
     lengths: Array
     choices: Array
 
@@ -132,8 +132,8 @@ def encode_rankings(rankings: Mapping[str, ByQuery], k: int) -> NewRankings:
     hashes = buckets.hashes(buckets.DOCUMENT, texts.offsets, texts.data)
     keys = _keys(np.repeat(np.arange(len(names)), np.diff(starts)), hashes)
     order = np.argsort(keys)
-    given = EncodedRankings(tops, lengths, np.diff(starts))
-    return NewRankings(rankers, queries, starts, ranks, keys[order], order, given, lengths, choices)
+    encoded = EncodedRankings(tops, lengths, np.diff(starts))
+    return NewRankings(rankers, queries, starts, ranks, keys[order], order, encoded, lengths, choices)
 
 
 def _keys(queries: Array, documents: Array) -> Array:
@@ -219,8 +219,8 @@ class ListsInMemory:
         self._lists = [view.of(old, self._dropped) for old in lists]
 
     def summed(self, empty: S, add: AddLists[S]) -> S:
-        for held in self._lists:
-            add(empty, held)
+        for lists in self._lists:
+            add(empty, lists)
         empty.dropped += self._dropped
         return empty
 
@@ -261,16 +261,16 @@ class LogCounts(MergeableSums):
         self.units, self.clicking_units, self.pilot_units = Sample(ROOM), Sample(ROOM), Sample(ROOM)
         self.dropped: Counter[str] = Counter()
 
-    def add(self, held: WeighedLists) -> None:
-        rows, bucket = held.rows, buckets.buckets(held.rows.unit)
+    def add(self, old: WeighedLists) -> None:
+        rows, bucket = old.rows, buckets.buckets(old.rows.unit)
         clicked = rows.clicks.any(axis=1)
-        pilot = clicked & held.usable
-        owned = (rows.rankers == self._rankers) & ~np.isnan(held.log_joint)
-        self._looked.add(held.entries, rows.clicks, bucket % GROUPS)
-        self.methods[held.method] += len(bucket)
+        pilot = clicked & old.usable
+        owned = (rows.rankers == self._rankers) & ~np.isnan(old.log_joint)
+        self._looked.add(old.entries, rows.clicks, bucket % GROUPS)
+        self.methods[old.method] += len(bucket)
         self.impressions += len(bucket)
         self.clicked += int(clicked.sum())
-        self.unowned += int((held.possible & ~owned).sum())
+        self.unowned += int((old.possible & ~owned).sum())
         self._by_group += np.bincount(bucket % GROUPS, minlength=GROUPS)
         self.pilot += np.bincount(bucket[pilot], minlength=buckets.BUCKETS)
         self._queries[rows.query] = True

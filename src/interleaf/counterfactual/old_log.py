@@ -209,10 +209,10 @@ class OldLogReader:
 
     def _borrow(self, decoded: Decoded) -> Decoded:
         """Store the rankings that the task names, and drop rows with invalid ones."""
-        asked = [self._names[query] for query in self._queries[decoded.rows]]
-        keep = np.ones(len(asked), np.bool_)
+        queries = [self._names[query] for query in self._queries[decoded.rows]]
+        keep = np.ones(len(queries), np.bool_)
         array = column(self._batch, "rankings")
-        for reason, broken in self.borrowed.add(array, decoded.design, decoded.rows, asked).items():
+        for reason, broken in self.borrowed.add(array, decoded.design, decoded.rows, queries).items():
             self.dropped[reason] += int((keep & broken).sum())
             keep &= ~broken
         return decoded.only(keep)
@@ -227,13 +227,13 @@ def _matrix(offsets: Array, hashes: Array, rows: Array, width: int) -> Array:
 
 def _list_chances(chosen: ResolvedMethod, decoded: Decoded, logged: Array) -> tuple[Array, Array]:
     """The log probability of each list, as logged or computed; and that of list and owners, if owners are logged."""
-    known = decoded.has["ranks"] & decoded.has["sizes"]
+    computable = decoded.has["ranks"] & decoded.has["sizes"]
     if "choices" in chosen.method.needs:
-        known &= decoded.has["choices"]
+        computable &= decoded.has["choices"]
     of_list, of_joint = np.full((2, len(logged)), np.nan)
-    if known.any():
-        some = Impression(*(values[known] for values in decoded.impressions))
-        of_list[known], of_joint[known] = log_chances(chosen, some, decoded.counts[known])
+    if computable.any():
+        some = Impression(*(values[computable] for values in decoded.impressions))
+        of_list[computable], of_joint[computable] = log_chances(chosen, some, decoded.counts[computable])
     return np.where(np.isnan(logged), of_list, logged), of_joint
 
 

@@ -44,7 +44,7 @@ class ReuseEvidence(NamedTuple):
     longest: int
 
     @property
-    def known(self) -> float | None:
+    def known_share(self) -> float | None:
         """The share of places in new lists whose document the log shows for the query."""
         sums = self.weighings.foreseen
         return None if sums is None or not sums.places else sums.known / sums.places
@@ -74,7 +74,7 @@ def build_result(
     estimates = [one for of_pair in zip(*columns, strict=True) for one in of_pair]
     by_model = evidence.robust is not None and not evidence.is_limited
     answers = tuple(one for one in estimates if one.estimator == names["robust" if by_model else "weighted"])
-    sums, looks, known = evidence.weighings.sums, evidence.looks, evidence.known if by_model else None
+    sums, looks, known_share = evidence.weighings.sums, evidence.looks, evidence.known_share if by_model else None
     share = estimators.estimate_support(sums[WEIGHTED], confidence) if evidence.is_limited else None
     return ReuseResult(
         rankers=rankers,
@@ -87,16 +87,18 @@ def build_result(
         confidence=confidence,
         estimates=tuple(estimates),
         weights={names[kind]: one.described for kind, one in sums.items() if one.impressions.any()},
-        known=evidence.known,
+        known=evidence.known_share,
         supported=share.value if share is not None else None,
         supported_interval=share.interval if share is not None else None,
         answers=answers,
-        doubt="the log has too little data on the new rankers' lists" if known is not None and _is_thin(looks) else "",
+        doubt="the log has too little data on the new rankers' lists"
+        if known_share is not None and _is_thin(looks)
+        else "",
         plans={pair: _plan(evidence, place, answers[place], share, confidence) for place, pair in enumerate(named)},
         warnings=(
             *_missing(looks, borrowed),
             *_unsupported(share, any(one.interval is not None for one in answers)),
-            *_warnings(sums[WEIGHTED].described, looks, known, evidence.is_limited),
+            *_warnings(sums[WEIGHTED].described, looks, known_share, evidence.is_limited),
         ),
         dropped={reason: count for reason, count in looks.dropped.items() if count},
     )
@@ -146,7 +148,7 @@ def _by_model(evidence: ReuseEvidence, mended: bool, confidence: float) -> tuple
         return _no_estimates(scorer, reason)
     if evidence.robust is None or foreseen is None:
         return _no_estimates(scorer, "no click: a click model has nothing to learn from")
-    if not evidence.known:
+    if not evidence.known_share:
         return _no_estimates(scorer, "the log shows none of the documents that the new rankers would")
     estimates = evidence.robust.estimates(foreseen, mended, confidence)
     reason = "the log's methods show few lists: nothing tests the click model on others"
@@ -192,7 +194,7 @@ def _percent(share: float) -> str:
 
 
 def _warnings(
-    weights: estimators.WeightStatistics, looks: LogCounts, known: float | None, is_limited: bool
+    weights: estimators.WeightStatistics, looks: LogCounts, known_share: float | None, is_limited: bool
 ) -> Iterator[str]:
     """Warnings about few or uneven data."""
     effective = weights.effective
@@ -201,23 +203,23 @@ def _warnings(
         yield (
             f"Weighted estimates rest on {few}: {weights.impressions:,} count as {effective:,.1f}"
             + (", so do not use them" if effective < HANDFUL else "")
-            + (", and the answer comes almost entirely from the click model." if known else ".")
+            + (", and the answer comes almost entirely from the click model." if known_share else ".")
         )
     if weights.largest_share is not None and weights.largest_share > 0.1:
         yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."
     if weights.mean is not None and not 0.5 < weights.mean < 2 and not is_limited:
         yield (
             f"Weights should average 1, but average {weights.mean:.2g}: the old lists do not cover what the new "
-            "rankers would show" + (", and there the answer comes from the click model." if known else ".")
+            "rankers would show" + (", and there the answer comes from the click model." if known_share else ".")
         )
     if looks.clicked < FEW:
         yield f"Only {looks.clicked:,} impressions have an event."
-    if known is not None and known < MIN_KNOWN:
+    if known_share is not None and known_share < MIN_KNOWN:
         yield (
-            f"{100 * (1 - known):.0f} % of the places in new lists hold documents that the log never shows for their "
-            "query" + ("; the interval allows for users who always click them, or never." if known else ".")
+            f"{100 * (1 - known_share):.0f} % of the places in new lists hold documents that the log never shows for "
+            "their query" + ("; the interval allows for users who always click them, or never." if known_share else ".")
         )
-    if known and _is_thin(looks):
+    if known_share and _is_thin(looks):
         yield f"{looks.impressions / looks.queries:.1f} impressions per query are few to fit a click model to."
 
 
@@ -232,12 +234,12 @@ def _plan(
     looks, sums = evidence.looks, evidence.scorer.by_pair(evidence.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
     if not looks.pilot.any():
         return f"it cannot be planned: {NOTHING}."
-    known = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units.count)
-    if known.variance is None or known.impressions_per_unit is None:
-        return f"it cannot be planned: {known.reason}."
+    pilot = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units.count)
+    if pilot.variance is None or pilot.impressions_per_unit is None:
+        return f"it cannot be planned: {pilot.reason}."
     effect = answer.value / (looks.clicked / looks.impressions)
     # The mean score of old lists is not that of the new rankers, D: take the variance about D, E(o - D)^2.
-    variance = known.variance * known.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
+    variance = pilot.variance * pilot.impressions_per_unit + (sums.sum() / looks.pilot.sum() - effect) ** 2
     try:
         planned = plan(
             abs(effect),

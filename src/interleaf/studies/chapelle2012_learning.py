@@ -204,7 +204,7 @@ def users_of(world: World, scheme: str) -> Users:
     task = Task(Scoring(scheme, credit=FeatureDifferences(features, (CLICK,))))
     units, pages = [], []
     for batch in world.batches(threads=1):
-        for part in (worked.part for worked in process_batch(batch, task) if worked.part is not None):
+        for part in (outcome.part for outcome in process_batch(batch, task) if outcome.part is not None):
             assert part.scored is not None  # all lists are interleaved
             clicked = part.decoded.has_event
             units.append(part.decoded.unit[clicked])

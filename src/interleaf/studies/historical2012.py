@@ -243,8 +243,8 @@ def _track(
             lists = shows.compose(queries, streams(lists_of, numbers), settings)
             impressions, grades = shows.look_up(queries, lists)
             clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
-            seen = target.look_up(queries, lists)[0]
-            for name, weights, outcomes, clip in weigh(impressions, seen, lists.counts, clicks):
+            by_target = target.look_up(queries, lists)[0]
+            for name, weights, outcomes, clip in weigh(impressions, by_target, lists.counts, clicks):
                 add_weighing(sums[name], weights, outcomes, clip)
             start += len(numbers)
         for name, one in sums.items():

@@ -53,22 +53,22 @@ def robust_track(
     lists = shows.compose(queries, streams(lists_of, numbers), shows.settings(queries[:1]))
     source, grades = shows.look_up(queries, lists)
     clicks = people.sample_batch(grades, lists.counts, streams(clicks_of, numbers))
-    seen = target.look_up(queries, lists)[0]
-    of_source, of_target = (log_chances(scorer.chosen, some, lists.counts)[0] for some in (source, seen))
+    by_target = target.look_up(queries, lists)[0]
+    of_source, of_target = (log_chances(scorer.chosen, some, lists.counts)[0] for some in (source, by_target))
     weights = np.exp(of_target - of_source)
-    outcomes = scorer(seen, lists.counts, clicks)
+    outcomes = scorer(by_target, lists.counts, clicks)
     inside = np.arange(lists.shown.shape[1]) < lists.counts[:, None]
-    old = RankedLists(seen, np.where(inside, lists.shown, -1), lists.counts, queries)
+    old = RankedLists(by_target, np.where(inside, lists.shown, -1), lists.counts, queries)
     count = _draws(points[-1])
     keys = streams(words_of(("historical2012", "drawn", *map(int, lists_of))), np.arange(count))
     new = draw_lists(scorer.chosen, ranked, np.zeros(count, np.int64), np.full(count, shows.k), keys)
     estimates: dict[str, list[float]] = {MODEL: [], ROBUST: []}
     for point in points:
-        first, some, drawn = slice(point), old.only(slice(point)), new.only(slice(_draws(point)))
+        first, some, new_lists = slice(point), old.only(slice(point)), new.only(slice(_draws(point)))
         shown = cells(some.entries, clicks[first], some.groups, 1)
         robust = DoublyRobust(scorer, ranked, shown, np.array([point]), some.entries.shape[1])
         sums = robust.empty()
-        robust.foresee_lists(sums, drawn, point / len(drawn.counts))
+        robust.foresee_lists(sums, new_lists, point / len(new_lists.counts))
         robust.mend(sums, some, weights[first], outcomes[first])
         for name in (MODEL, ROBUST):
             value = robust.estimates(sums, name == ROBUST, 0.95)[0].value
