@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if "formats" in options:
             output_files(options)  # reject a wrong --out before the work, not after it
-        return int(options.run(options))
+        return options.run(options) or 0
     except InterleafError as error:
         print(f"interleaf {options.verb}: {error}", file=sys.stderr)
         return 2
@@ -38,11 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class Verb:
-    """One command. The docstring of its function says what it does, and ends with an example that runs."""
+    """One command. The docstring of `run` says what it does, and ends with an example that runs.
+
+    `run` returns an exit status, or None for success.
+    """
 
     name: str
     add_options: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], int | None]
 
     @property
     def description(self) -> str:

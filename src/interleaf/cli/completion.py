@@ -42,14 +42,13 @@ def completion_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="shell that reads the script")
 
 
-def run_completion(options: argparse.Namespace) -> int:
+def run_completion(options: argparse.Namespace) -> None:
     """Print a completion script for bash, zsh or fish.
 
     interleaf completion bash > interleaf.bash
     """
     verbs = list(commands(options.parser))
     print(fish(verbs) if options.shell == "fish" else (_ZSH if options.shell == "zsh" else "") + bash(verbs), end="")
-    return 0
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:

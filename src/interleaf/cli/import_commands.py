@@ -24,10 +24,10 @@ def import_options(parser: argparse.ArgumentParser) -> None:
     add("kind", choices=list(IMPORTS), metavar="KIND", help=_kinds(IMPORTS))
     add("source", nargs="+", metavar="FILE", help="files, globs or folders; trec and letor: NAME=FILE for each ranker")
     add("--out", metavar="FILE", help=f"log to write: .parquet, .jsonl or .jsonl.gz (default: a new {DEFAULT_OUT})")
-    add("--experiment", default="imported", help="experiment of lists that name none")
-    add("--method", help="method that composed lists with owners, or that composes them (trec, letor)")
-    add("--unit", choices=["user", "client", "session"], help="what identifies a unit (default: detected)")
-    add("--ordinals", type=int, choices=[0, 1], help="number of the first position (default: detected)")
+    add("--experiment", default="imported", help="name of the experiment, for lists without one")
+    add("--method", help="method that made the lists; trec, letor: method to make lists with")
+    add("--unit", choices=["user", "client", "session"], help="which id identifies a user (default: detected)")
+    add("--ordinals", type=int, choices=[0, 1], help="whether positions start at 0 or at 1 (default: detected)")
     add("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
     add("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds")
     add("--judged", metavar="FILE", help="letor: learning-to-rank file that the scores belong to")
@@ -40,7 +40,7 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the printed counts")
 
 
-def run_import(options: argparse.Namespace) -> int:
+def run_import(options: argparse.Namespace) -> None:
     """Convert a log of another system, such as UBI, Solr or OpenSearch, to an interleaf log.
 
     interleaf simulate --impressions 500 --out world.parquet && interleaf export ubi world.parquet --out
@@ -51,12 +51,7 @@ def run_import(options: argparse.Namespace) -> int:
         if Path(DEFAULT_OUT).exists():
             raise DataError(f"{DEFAULT_OUT} is there already; give --out FILE, or --out {DEFAULT_OUT} to replace it")
     _refuse_replacing([*options.source, *([options.judged] if options.judged else [])], options.out)
-    counts = IMPORTS[options.kind][0](options)
-    if options.format == "json":
-        print_json({"log": options.out} | (counts if isinstance(counts, dict) else counts.to_dict()))
-    else:
-        print(f"{options.out}: {_counts_text(counts) if isinstance(counts, dict) else counts}")
-    return 0
+    _print_counts(options, "log", IMPORTS[options.kind][0](options))
 
 
 def export_options(parser: argparse.ArgumentParser) -> None:
@@ -70,19 +65,14 @@ def export_options(parser: argparse.ArgumentParser) -> None:
     _add_format(parser)
 
 
-def run_export(options: argparse.Namespace) -> int:
+def run_export(options: argparse.Namespace) -> None:
     """Convert an interleaf log to UBI, TREC runs, Parquet or JSON lines.
 
     interleaf simulate --impressions 500 --out world.parquet && interleaf export ubi world.parquet --out
     ubi.ndjson
     """
     _refuse_replacing(options.log, options.out)
-    counts = EXPORTS[options.kind][0](options)
-    if options.format == "json":
-        print_json({"out": options.out} | counts)
-    else:
-        print(f"{options.out}: {_counts_text(counts)}")
-    return 0
+    _print_counts(options, "out", EXPORTS[options.kind][0](options))
 
 
 def _refuse_replacing(sources: Sequence[str], out: str) -> None:
@@ -99,20 +89,21 @@ def _refuse_replacing(sources: Sequence[str], out: str) -> None:
                 raise DataError(f"--out is {out!r}, which is read as {source}; give another file")
 
 
-def _counts_text(counts: Mapping[str, Any]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+def _print_counts(options: argparse.Namespace, key: str, counts: dict[str, Any] | ImportResult) -> None:
+    """Print how many records were converted; in JSON, `key` is the name of the file that was written."""
+    if options.format == "json":
+        print_json({key: options.out} | (counts if isinstance(counts, dict) else counts.to_dict()))
+    elif isinstance(counts, dict):
+        print(f"{options.out}: {', '.join(f'{count:,} {name}' for name, count in counts.items() if count)}")
+    else:
+        print(f"{options.out}: {counts}")
 
 
-def _import_by(name: str) -> Callable[[argparse.Namespace], ImportResult]:
-    """The importer of a kind of log, loaded when it is called."""
-
-    def run(options: argparse.Namespace) -> ImportResult:
-        importer: Importer = resolve_name(IMPORTERS[name][0])
-        values = {one.name: getattr(options, one.name, None) for one in fields(ImportOptions)}
-        settings = ImportOptions(**{name: value for name, value in values.items() if value is not None})
-        return importer(options.source, options.out, settings)
-
-    return run
+def _import(options: argparse.Namespace) -> ImportResult:
+    importer: Importer = resolve_name(IMPORTERS[options.kind][0])
+    values = {one.name: getattr(options, one.name, None) for one in fields(ImportOptions)}
+    settings = ImportOptions(**{name: value for name, value in values.items() if value is not None})
+    return importer(options.source, options.out, settings)
 
 
 def _trec(options: argparse.Namespace) -> dict[str, Any]:
@@ -206,9 +197,9 @@ def _kinds(table: Mapping[str, tuple[Any, str]]) -> str:
 
 
 IMPORTS: dict[str, tuple[Callable[[argparse.Namespace], Any], str]] = {
-    **{name: (_import_by(name), does) for name, (_, does) in IMPORTERS.items()},
-    "trec": (_trec, "runs, to compose lists from"),
-    "letor": (_letor, "scores of a learning-to-rank file's rows, to compose lists from"),
+    **{name: (_import, does) for name, (_, does) in IMPORTERS.items()},
+    "trec": (_trec, "runs, to make lists from"),
+    "letor": (_letor, "scores for the rows of a learning-to-rank file, to make lists from"),
     "jsonl": (lambda options: _convert(options.source, options.out), "JSON lines with the columns of an interleaf log"),
 }
 EXPORTS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], str]] = {

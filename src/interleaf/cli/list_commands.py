@@ -23,7 +23,7 @@ def methods_options(parser: argparse.ArgumentParser) -> None:
     add_output_options(parser, "text", "json", "markdown")
 
 
-def run_methods(options: argparse.Namespace) -> int:
+def run_methods(options: argparse.Namespace) -> None:
     """List the comparison methods.
 
     interleaf methods --format json
@@ -35,7 +35,6 @@ def run_methods(options: argparse.Namespace) -> int:
         json=lambda: list(map(_method_data, methods())),
         markdown=_methods_markdown,
     )
-    return 0
 
 
 def _method_data(row: Method) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def interleave_options(parser: argparse.ArgumentParser) -> None:
         "--key",
         nargs="+",
         metavar="PART",
-        help="the same key gives the same list; a key that was printed ('k1:...') can be given again (default: random)",
+        help="key of the random draw: the same key, or a printed one ('k1:...'), gives the same list (default: random)",
     )
     add(
         "--fixed",
@@ -104,12 +103,12 @@ def interleave_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=pair("RANK=DOCUMENT, such as 1=ad-7", name=int),
         metavar="RANK=DOCUMENT",
-        help="documents at fixed ranks that belong to no ranker, such as 1=ad-7; the list to show is then whole_list",
+        help="documents of no ranker at fixed ranks, such as the ad 1=ad-7; then show the output's whole_list",
     )
     add("--rankings", action="store_true", help="print the input rankings, too")
 
 
-def run_interleave(options: argparse.Namespace) -> int:
+def run_interleave(options: argparse.Namespace) -> None:
     """Mix rankings into one list; reads JSON from standard input.
 
     echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7
@@ -124,16 +123,15 @@ def run_interleave(options: argparse.Namespace) -> int:
     key = tuple(parts) if len(parts) > 1 else parts[0]
     shown = interleave(rankings, options.method, options.k, key, fixed=fixed or None)
     print_json(shown.to_dict(options.rankings) | ({"whole_list": list(shown.whole_list)} if fixed else {}))
-    return 0
 
 
 def credit_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf credit`."""
     parser.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks; 1 is the top")
-    parser.add_argument("--scheme", help="how clicks become a score (default: the method's)")
+    parser.add_argument("--scheme", help="how clicks become a score (default: depends on the method)")
 
 
-def run_credit(options: argparse.Namespace) -> int:
+def run_credit(options: argparse.Namespace) -> None:
     """Say which ranker the clicks on a list prefer; reads the list as JSON from standard input.
 
     echo '{"rankings": {"A": ["a", "b"], "B": ["b", "a"]}, "documents": ["b", "a"], "teams": [1, 0]}' | interleaf
@@ -145,7 +143,6 @@ def run_credit(options: argparse.Namespace) -> int:
             f"standard input holds {type(data).__name__}; give the object that 'interleaf interleave' prints"
         )
     print_json(credit(Interleaving.from_dict(data), options.clicks, options.scheme).to_dict())
-    return 0
 
 
 def _read_json(error: type[InterleafError]) -> Any:
@@ -184,7 +181,7 @@ def audit_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_audit(options: argparse.Namespace) -> int:
-    """Prove the properties of a method, or show the smallest counterexample.
+    """Prove the properties of a method, such as fairness, or show the smallest counterexample.
 
     interleaf audit 'team_draft(fill=owned)'
     """

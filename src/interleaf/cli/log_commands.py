@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from interleaf.cli.output import add_output_options, write_output
@@ -21,28 +22,22 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add_log_options(parser, "analyze")
     add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
-    add(
-        "--planned-units",
-        type=int,
-        metavar="N",
-        help="number of units planned before the start; the anytime interval is tuned to it",
-    )
-    add("--look", type=_look, metavar="K/N", help="this is look K of N planned looks (O'Brien-Fleming); 1/1: one look")
-    add("--correction", default="holm", help="correction for many pairs: holm or max_t")
+    add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
+    add("--look", type=_look, metavar="K/N", help="if looks are planned: this is look K of N (1/1: the only look)")
+    add("--correction", default="holm", help="correction for many pairs of rankers: holm or max_t")
     add(
         "--cluster",
         default="unit",
-        metavar="BY",
-        help="how errors are clustered: unit, or unit_and_query for a result about queries like these",
+        help="cluster errors by unit (user); unit_and_query: to speak of similar queries",
     )
     add("--aa", action="store_true", help="treat as an A/A test (no difference is expected)")
-    add("--holdout", type=float, metavar="SHARE", help="planned share of units in the holdout")
+    add("--holdout", type=float, metavar="SHARE", help="planned share of users in the holdout, which a check tests")
     add(
         "--split",
         nargs="+",
         type=pair("ARM=SHARE, such as A=0.6", float, at_last=True),
         metavar="ARM=SHARE",
-        help="planned shares of units in A/B buckets, such as A=0.6 B=0.4 (default: equal shares)",
+        help="planned shares of users in A/B buckets, such as A=0.6 B=0.4 (default: equal shares)",
     )
     add_output_options(parser, "text", "json", "markdown", "html", "tally")
     add("--strict", action="store_true", help="exit with status 1 if a health check failed")
@@ -64,17 +59,8 @@ def run_analyze(options: argparse.Namespace) -> int:
     from interleaf.report.build import report as make_report
     from interleaf.report.rule import ReportSettings
 
-    settings = ReportSettings(
-        control=options.control,
-        confidence=options.confidence,
-        planned_units=options.planned_units,
-        correction=options.correction,
-        look=options.look,
-        aa=options.aa,
-        holdout=options.holdout,
-        split=dict(options.split or ()) or None,
-        cluster=options.cluster,
-    )
+    values = {one.name: getattr(options, one.name) for one in fields(ReportSettings) if one.name in options}
+    settings = ReportSettings(**values | {"split": dict(options.split or ()) or None})
     tally = read_tally(options.log, LogOptions(**given_log_options(options)))
     report = make_report(tally, settings, query_finder(options.log))
     write_output(options, report, tally=tally.save)
@@ -84,31 +70,24 @@ def run_analyze(options: argparse.Namespace) -> int:
 def plan_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf plan`."""
     add = parser.add_argument
-    add("log", nargs="*", metavar="LOG", help="pilot log or saved tallies, to measure how much people differ")
+    add("log", nargs="*", metavar="LOG", help="pilot log or saved tallies, to measure how much users differ")
     add_log_options(parser, "plan")
-    add("--effect", type=float, help="score to detect, such as 0.02: the smallest that matters to you")
-    add("--units", type=int, help="compute instead the effect that this number of people can detect")
+    add("--effect", type=float, help="smallest score that matters to you, such as 0.02")
+    add("--units", type=int, help="number of users: compute the effect that they detect, or with --effect the power")
     add("--power", type=float, default=0.8, help="probability to detect the effect")
     add_confidence(parser)
     add("--variance", type=float, default=0.5, help="without a log: variance of an impression's score")
-    add("--correlation", type=float, default=0.0, help="without a log: correlation between the scores of one unit")
-    add(
-        "--impressions-per-unit",
-        type=float,
-        default=1.0,
-        help="without a log: impressions with an event, per unit that has any",
-    )
-    add("--share-with-event", type=float, default=1.0, help="without a log: share of people who have an event")
-    add(
-        "--even-activity",
-        action="store_true",
-        help="without a log: all people come equally often; otherwise a few come far more often (Pareto law)",
-    )
+    add("--correlation", type=float, default=0.0, help="without a log: correlation between the scores of one user")
+    each = "without a log: mean number of impressions with an event, over users who have an event"
+    add("--impressions-per-unit", type=float, default=1.0, help=each)
+    add("--share-with-event", type=float, default=1.0, help="without a log: share of users who have an event")
+    even = "without a log: all users come equally often; otherwise a few come far more often (Pareto law)"
+    add("--even-activity", action="store_true", help=even)
     add_output_options(parser, "text", "json")
 
 
-def run_plan(options: argparse.Namespace) -> int:
-    """Compute how many units an experiment needs, from a pilot log or from numbers.
+def run_plan(options: argparse.Namespace) -> None:
+    """Compute how many users an experiment needs, from a pilot log or from numbers.
 
     interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1
     """
@@ -121,7 +100,7 @@ def run_plan(options: argparse.Namespace) -> int:
             f"without a log, there is nothing to read by {listed(log_options.changed)}; an option takes all words "
             "after it: put the names of logs first, as in: plan pilot.parquet --events click purchase"
         )
-    planned = plan(
+    result = plan(
         options.effect,
         read_tally(options.log, log_options) if options.log else None,
         units=options.units,
@@ -133,8 +112,7 @@ def run_plan(options: argparse.Namespace) -> int:
         share_with_event=options.share_with_event,
         even_activity=options.even_activity,
     )
-    write_output(options, planned)
-    return 0
+    write_output(options, result)
 
 
 def learn_options(parser: argparse.ArgumentParser) -> None:
@@ -148,26 +126,21 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=pair("EXPERIMENT=RANKER, such as shop=new", at_last=True),
         metavar="EXPERIMENT=RANKER",
-        help="ranker known to be better; without it, equal credit decides, or the experiment is skipped",
+        help="ranker known to be better (default: the winner if all clicks count the same; without one, skip it)",
     )
-    add("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of C12)")
-    add("--captions", metavar="FILE", help="caption model, whose click weight becomes a feature")
+    add("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of Chapelle et al. 2012)")
+    add("--captions", metavar="FILE", help="file of a caption model, whose click weight becomes a feature")
     add("--ridge", type=float, help="ridge penalty (default: by cross-validation over experiments)")
     add("--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty (default: all but click)")
     add("--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same")
-    add("--group", metavar="TEXT", help="leave experiments out together if their names agree up to TEXT, such as /")
-    add(
-        "--folds",
-        type=int,
-        default=16,
-        help="number of folds of users, to score the same experiments without overfitting; 0: none",
-    )
+    add("--group", metavar="TEXT", help="experiments with the same name up to TEXT, such as /, are left out together")
+    add("--folds", type=int, default=16, help="folds of users, to score these experiments without overfitting; 0: none")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg", "sums")
 
 
-def run_learn(options: argparse.Namespace) -> int:
-    """Learn what a click is worth, from experiments with a known winner (--out FILE.json for analyze --credit).
+def run_learn(options: argparse.Namespace) -> None:
+    """Learn what a click is worth, from experiments with a known winner; analyze --credit reads --out FILE.json.
 
     interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --out world.parquet && interleaf
     learn world.parquet --out credit.json
@@ -188,7 +161,6 @@ def run_learn(options: argparse.Namespace) -> int:
         confidence=options.confidence,
     )
     write_output(options, lesson, sums=training.save, svg=lambda: to_svg(lesson.charts()["worth"]))
-    return 0
 
 
 def caption_options(parser: argparse.ArgumentParser) -> None:
@@ -197,22 +169,22 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
     add("log", nargs="+", metavar="LOG", help=f"{LOGS}; with captions")
     add_log_options(parser, "caption")
     add("--tune", default="best", help="how thresholds of features are chosen: best (best fit), quartiles or none")
-    add("--held-out", type=float, default=0.3, metavar="SHARE", help="share of units that the models are tested on")
+    add("--held-out", type=float, default=0.3, metavar="SHARE", help="share of users that the models are tested on")
     add("--weights", default="probability", help="how clicks are weighted: by probability, or by odds as in the paper")
     add(
         "--navigational",
         type=pair("ATTRIBUTE=VALUE, such as layout=enhanced"),
         metavar="ATTRIBUTE=VALUE",
-        help="attribute that marks enhanced navigational pages",
+        help="attribute of pages with an enhanced result for a navigational query",
     )
-    add("--page", metavar="IMPRESSION", help="explain one page: what each caption adds")
-    add("--model", metavar="FILE", help="use the model in this file, written by --out, and learn none")
+    add("--page", metavar="IMPRESSION", help="explain one impression: what each caption adds")
+    add("--model", metavar="FILE", help="file of a model (an earlier --out) to use instead of learning one")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg")
 
 
-def run_caption(options: argparse.Namespace) -> int:
-    """Test whether captions explain a preference.
+def run_caption(options: argparse.Namespace) -> None:
+    """Test whether captions (titles, snippets, URLs) explain a preference.
 
     interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 --out
     world.parquet && interleaf caption world.parquet
@@ -231,13 +203,12 @@ def run_caption(options: argparse.Namespace) -> int:
         **given_log_options(options),
     )
     write_output(options, report)
-    return 0
 
 
 def reuse_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf reuse`."""
     add = parser.add_argument
-    add("log", nargs="+", metavar="LOG", help="logs whose lists were drawn at random, with queries and documents")
+    add("log", nargs="+", metavar="LOG", help="logs of randomised lists, with queries and documents")
     add(
         "--rankings",
         nargs="+",
@@ -247,7 +218,7 @@ def reuse_options(parser: argparse.ArgumentParser) -> None:
         help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker in the log",
     )
     add_log_options(parser, "reuse")
-    add("--clip", type=float, default=10.0, metavar="W", help="maximum weight of the clipped estimate")
+    add("--clip", type=float, default=10.0, metavar="W", help="maximum weight of an impression in the clipped estimate")
     add_confidence(parser)
     add("--seed", type=int, default=0, help="random seed of the new rankers' lists")
     add_output_options(parser, "text", "json", "markdown", "svg")
@@ -262,7 +233,7 @@ def _source(text: str) -> tuple[str, str | None]:
     return text, None
 
 
-def run_reuse(options: argparse.Namespace) -> int:
+def run_reuse(options: argparse.Namespace) -> None:
     """Estimate from an old log how new rankers would compare.
 
     interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --out old.parquet &&
@@ -283,4 +254,3 @@ def run_reuse(options: argparse.Namespace) -> int:
         **given_log_options(options),
     )
     write_output(options, result)
-    return 0

@@ -30,7 +30,9 @@ def add_output_options(parser: argparse.ArgumentParser, *formats: str) -> None:
         help=f"also write the result to FILE, in the format of its suffix ({suffixes}); can be repeated",
     )
     parser.add_argument(
-        "--format", choices=formats, help="format of the printed result, or of FILE if --out is given (default: text)"
+        "--format",
+        choices=formats,
+        help="format of the printed result, or of FILE with --out (default: text, or by suffix)",
     )
     parser.set_defaults(formats=formats)
 

@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         self._problems = []
         words = sys.argv[1:] if args is None else args
         option = words[0].partition("=")[0] if words else ""
-        is_known = any(known.startswith(option) for known in self._option_string_actions)
+        is_known = any(name.startswith(option) for name in self._option_string_actions)
         if self._subparsers is not None and option.startswith("--") and not is_known:
             self.error("; ".join(self._unknown(words[:1])))  # argparse would only say that the verb is missing
         parsed, unknown = super().parse_known_args(args, namespace)
@@ -71,9 +71,9 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(choice) for choice in action.choices]
-            hint = did_you_mean(str(value), known)
-            raise argparse.ArgumentError(action, f"invalid choice {value!r}; choose from {', '.join(known)}{hint}")
+            choices = [str(choice) for choice in action.choices]
+            hint = did_you_mean(str(value), choices)
+            raise argparse.ArgumentError(action, f"invalid choice {value!r}; choose from {', '.join(choices)}{hint}")
 
 
 def pair(
@@ -119,13 +119,8 @@ def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
             if option.name in types:
                 settings["type"] = types[option.name]
             add(f"--{option.name}", **settings)
-    add(
-        "--exclude-units",
-        type=_lines,
-        metavar="FILE",
-        help="exclude the units in this file, one per line, such as internal traffic",
-    )
-    add("--max-impressions", type=int, metavar="N", help="exclude units with more impressions, such as crawlers")
+    add("--exclude-units", type=_lines, metavar="FILE", help="exclude the user ids in this file, one per line")
+    add("--max-impressions", type=int, metavar="N", help="exclude users with more than N impressions, such as crawlers")
 
 
 def given_log_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -51,13 +51,9 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, default=8080, help="port to listen on")
     add("--workers", type=int, default=1, help="number of worker processes; more than one needs PostgreSQL")
     add("--unit-secret-file", type=Path, help="store user ids as hashes, keyed with the secret in this file")
-    add(
-        "--queries",
-        choices=("keep", "hash", "drop"),
-        default="keep",
-        help="whether query texts are stored as they are, hashed or not at all",
-    )
-    add("--retention-days", type=float, help="delete the rows of closed impressions after this number of days")
+    queries = "whether query texts are stored as they are, hashed or not at all"
+    add("--queries", choices=("keep", "hash", "drop"), default="keep", help=queries)
+    add("--retention-days", type=float, help="delete impressions and their events after this number of days")
     add("--max-requests", type=float, default=10_000, help="rate limit, in requests per second and key")
     add("--max-connections", type=int, default=2000, help="maximum number of connections per worker")
     add(
@@ -67,15 +63,11 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
         default=["127.0.0.1", "::1"],
         help="addresses or networks of proxies whose X-Forwarded-For names the client",
     )
-    add(
-        "--max-browser-requests",
-        type=float,
-        default=50,
-        help="rate limit without a key, in requests per second and address",
-    )
+    browsers = "rate limit without a key, in requests per second and address"
+    add("--max-browser-requests", type=float, default=50, help=browsers)
 
 
-def run_serve(options: argparse.Namespace) -> int:
+def run_serve(options: argparse.Namespace) -> None:
     """Run the live service: lists and events over HTTP, and the dashboard.
 
     interleaf serve --store interleaf.sqlite --port 8080
@@ -87,13 +79,12 @@ def run_serve(options: argparse.Namespace) -> int:
         requests_per_second=options.max_requests,
         browser_requests_per_second=options.max_browser_requests,
         max_connections=options.max_connections,
-        unit_secret=None if options.unit_secret_file is None else read_secret(options.unit_secret_file),
+        unit_secret=_secret(options),
         queries=options.queries,
         retention_days=options.retention_days,
     )
     proxies = tuple(options.trusted_proxies)
     serve(Place(options.store, options.host, options.port, options.workers, proxies), settings)
-    return 0
 
 
 def read_secret(path: Path) -> bytes:
@@ -132,17 +123,19 @@ def keys_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf keys`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     add = actions.add_parser("add", help="create a key and print its secret, which is not shown again")
-    add.add_argument("role", choices=("ingest", "read", "admin"), help="what the key allows")
+    add.add_argument(
+        "role", choices=("ingest", "read", "admin"), help="may send events, read reports, or do everything"
+    )
     add.add_argument("--label", default="", help="what the key is for")
     add.add_argument("--out", type=Path, metavar="FILE", help="write the secret to a new file that only you can read")
-    add.add_argument("--experiment", help="only experiment that the key can read and change (default: all)")
+    add.add_argument("--experiment", help="the only experiment that the key may use (default: all)")
     add.add_argument("--days", type=float, help="number of days that the key is valid (default: until it is revoked)")
     every = actions.add_parser("list", help="list all keys, without their secrets")
     revoke = actions.add_parser("revoke", help="revoke a key")
     revoke.add_argument("id", help="id of the key, as `interleaf keys list` shows it")
     sign_out = actions.add_parser("sign-out", help="end sessions of the dashboard; their keys stay valid")
     sign_out.add_argument("id", nargs="?", help="id of the key whose sessions end (default: all keys)")
-    rotate = actions.add_parser("rotate-secret", help="sign the tokens of impressions with a new secret")
+    rotate = actions.add_parser("rotate-secret", help="sign the tokens for events of browsers with a new secret")
     rotate.add_argument(
         "--grace-hours", type=float, default=24, help="number of hours that tokens of the old secret are still accepted"
     )
@@ -160,16 +153,16 @@ def _minute(time: int | None) -> str:
     return "never" if time is None else f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d %H:%M}"
 
 
-def run_keys(options: argparse.Namespace) -> int:
+def run_keys(options: argparse.Namespace) -> None:
     """Create, list or revoke API keys of the live service.
 
     interleaf keys add ingest --label 'search page'
     """
     from interleaf.tables import Table
 
-    store = open_store(options.store, create=options.action == "add")
     now = time.time_ns() // 1000
-    try:
+    with closing(open_store(options.store, create=options.action == "add")) as store:
+        keys = store.keys()
         if options.action == "add":
             _add_key(store, options, now)
         elif options.action == "revoke":
@@ -177,8 +170,7 @@ def run_keys(options: argparse.Namespace) -> int:
                 raise InterleafError(f"there is no valid key {options.id!r}; interleaf keys list shows all")
             print(f"revoked {options.id}")
         elif options.action == "sign-out":
-            known = store.keys()
-            if options.id is not None and options.id not in {key.id for key in known}:
+            if options.id not in (None, *(key.id for key in keys)):
                 raise InterleafError(f"there is no key {options.id!r}; interleaf keys list shows all")
             print(f"ended {store.end_sessions(options.id):,} sessions")
         elif options.action == "rotate-secret":
@@ -188,11 +180,7 @@ def run_keys(options: argparse.Namespace) -> int:
             print(f"new tokens have a new secret; older ones are accepted for {options.grace_hours:g} hours")
         else:
             columns = ("id", "role", "label", "experiment", "expires", "last use", "state")
-            known = store.keys()
-            print(Table("keys", "", columns, tuple(_key_row(key, now) for key in known)))
-    finally:
-        store.close()
-    return 0
+            print(Table("keys", "", columns, tuple(_key_row(key, now) for key in keys)))
 
 
 def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
@@ -239,37 +227,35 @@ def store_options(parser: argparse.ArgumentParser) -> None:
     backup = actions.add_parser("backup", help="copy a SQLite store to a new file, while the service runs")
     backup.add_argument("file", type=Path, help="file of the copy, which only you can read")
     backup.set_defaults(act=_back_up)
-    rotate = actions.add_parser("rotate-unit-secret", help="hash units with another secret from now on")
+    rotate = actions.add_parser("rotate-unit-secret", help="hash user ids with another secret from now on")
     rotate.add_argument(
-        "--unit-secret-file", type=Path, help="file with the new secret (default: store units without hashing)"
+        "--unit-secret-file", type=Path, help="file with the new secret (default: store user ids without hashing)"
     )
-    rotate.add_argument("--yes", action="store_true", help="do it; otherwise only the consequences are printed")
+    rotate.add_argument("--yes", action="store_true", help="change it; otherwise only print the consequences")
     rotate.set_defaults(act=_rotate)
-    forget = actions.add_parser("forget", help="delete all rows of a unit, also those hashed with an earlier secret")
-    forget.add_argument("unit", help="id of the unit, as your program sends it")
+    forget = actions.add_parser("forget", help="delete all rows of a user, also those hashed with an earlier secret")
+    forget.add_argument("unit", help="id of the user (unit), as your program sends it")
     forget.add_argument("--unit-secret-file", type=Path, help="file with the secret that the rows were hashed with")
     forget.set_defaults(act=_forget)
-    trust = actions.add_parser(
-        "trust-clock", help="confirm that the clock of this machine is right, after a long pause"
-    )
+    trust = actions.add_parser("trust-clock", help="confirm after a long pause that the clock of this machine is right")
     trust.set_defaults(act=_trust_clock)
     for action in (backup, rotate, forget, trust):
         store_option(action)
 
 
-def run_store(options: argparse.Namespace) -> int:
-    """Back up the store of the live service, rotate its unit secret, or delete a unit.
+def run_store(options: argparse.Namespace) -> int | None:
+    """Back up the store of the live service, change the secret that hashes user ids, or delete a user.
 
     interleaf keys add admin --store live.sqlite && interleaf store backup copy.sqlite --store live.sqlite
     """
-    return int(options.act(options))
+    status: int | None = options.act(options)
+    return status
 
 
-def _back_up(options: argparse.Namespace) -> int:
+def _back_up(options: argparse.Namespace) -> None:
     with closing(open_store(options.store)) as store:
         store.back_up(options.file)
     print(f"backed up to {options.file}")
-    return 0
 
 
 def _secret(options: argparse.Namespace) -> bytes | None:
@@ -289,34 +275,28 @@ def _rotate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _forget(options: argparse.Namespace) -> int:
+def _forget(options: argparse.Namespace) -> None:
     from interleaf.store.privacy import hash_unit
 
     secret = _secret(options)
     with closing(open_store(options.store)) as store:
         store.check_known_secret(secret)
         print(f"deleted {store.forget(hash_unit(options.unit, secret)):,} impressions")
-    return 0
 
 
-def _trust_clock(options: argparse.Namespace) -> int:
+def _trust_clock(options: argparse.Namespace) -> None:
     with closing(open_store(options.store)) as store:
         problem = store.trust_clock(time.time_ns() // 1000)
     print("the clock was not in doubt" if problem is None else "from now on rows are deleted by the clock again")
-    return 0
 
 
 def demo_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf demo`."""
     add = parser.add_argument
-    add("--people", type=int, default=1000, help="number of simulated people; 0: only you")
+    add("--people", type=int, default=1000, help="number of simulated people; 0: only you search")
     add("--until-decided", action="store_true", help="stop and print the report as soon as there is a verdict")
-    add(
-        "--rankers",
-        nargs="+",
-        default=["equal", "exact"],
-        help=f"rankers to compare, the control first: {', '.join(RANKERS)}",
-    )
+    which = f"rankers to compare, the control first: {', '.join(RANKERS)}"
+    add("--rankers", nargs="+", default=["equal", "exact"], help=which)
     add("--seed", type=int, default=1, help="random seed of the people")
     add("--port", type=int, default=0, help="port of the service; 0: any free port")
     add("--store", metavar="PATH", help="store of the service (default: a temporary file)")

@@ -20,29 +20,19 @@ def simulate_options(parser: argparse.ArgumentParser) -> None:
     add(
         "data", nargs="*", metavar="FILE", help="judged queries, as LETOR or SVMlight text (default: synthetic queries)"
     )
-    add(
-        "--rankers",
-        nargs="+",
-        type=int,
-        default=[1, 2],
-        metavar="FEATURE",
-        help="a ranker for each number: the feature to rank by",
-    )
+    by = "number of a feature, for each ranker: it ranks documents by this feature"
+    add("--rankers", nargs="+", type=int, default=[1, 2], metavar="FEATURE", help=by)
     add_method_options(parser)
     add("--clicks", default="navigational", metavar="MODEL", help="click model, such as informational")
-    add("--scheme", help="how clicks become a score (default: the method's)")
+    add("--scheme", help="how clicks become a score (default: depends on the method)")
     add("--impressions", type=int, default=10_000, help="number of impressions per run, or of the log")
     add("--runs", type=int, default=25, help="number of simulated runs")
     add("--seed", type=int, default=1, help="random seed")
-    add("--rankings", action="store_true", help="in a log: write the input rankings, too")
-    add("--taste", type=float, default=0.0, help="in a log: how much people prefer the first ranker")
-    add("--captions", type=float, help="in a log: write captions, and how much they attract people; 0: not at all")
-    add(
-        "--captions-lean",
-        type=float,
-        default=0.0,
-        help="with --captions: 1 if the attractive captions are the first ranker's",
-    )
+    add("--rankings", action="store_true", help="for a log: write the input rankings, too")
+    add("--taste", type=float, default=0.0, help="for a log: how much people like the first ranker's documents")
+    add("--captions", type=float, help="for a log: write captions that attract clicks this much; 0: not at all")
+    lean = "with --captions: how many more attractive captions the first ranker has, from -1 to 1"
+    add("--captions-lean", type=float, default=0.0, help=lean)
     add_output_options(parser, "text", "json", *LOGS)
 
 
@@ -90,10 +80,10 @@ def reproduce_options(parser: argparse.ArgumentParser) -> None:
     add("--scale", default="quick", help="quick, or paper for the published size")
     add("--seed", type=int, default=1, help="random seed")
     add("--out", metavar="DIR", help="write tables (CSV, Markdown) and charts (PNG, SVG) to a folder")
-    add("--fresh", action="store_true", help="start anew, and do not continue an interrupted run")
+    add("--fresh", action="store_true", help="start again instead of continuing an interrupted run")
 
 
-def run_reproduce(options: argparse.Namespace) -> int:
+def run_reproduce(options: argparse.Namespace) -> None:
     """Run a published study again, and print our numbers beside the published ones.
 
     interleaf reproduce fidelity --scale quick
@@ -118,7 +108,6 @@ def run_reproduce(options: argparse.Namespace) -> int:
     for path in study.write(Path(options.out)) if options.out else []:
         print(path, file=sys.stderr)
     cells.remove()
-    return 0
 
 
 def _check_writable(folder: Path) -> None:

@@ -54,12 +54,12 @@ class LogOptions:
     """
 
     scheme: str | None = _option(
-        None, "how clicks become a score (default: the method's)", [verb for verb in ALL if verb != "caption"]
+        None, "how clicks become a score (default: depends on the method)", [verb for verb in ALL if verb != "caption"]
     )
     method: str | None = _option(
         None,
-        "method to score by (default: the one that composed the lists)",
-        special={"reuse": {"help": "method to compare the new rankers by (default: the method of most old lists)"}},
+        "method to score the lists by (default: the method that made them)",
+        special={"reuse": {"help": "method to compare the new rankers by (default: the method that made most lists)"}},
         metavar="SPEC",
     )
     events: str | Mapping[str, float] = _option(
@@ -83,7 +83,7 @@ class LogOptions:
     )
     sessions: float | None = _option(
         None,
-        "score the impressions of a unit as one session if they are less than this far apart",
+        "score impressions of one user together, as a session, if less time than this passes between them",
         TALLIES,
         type=float,
         metavar="SECONDS",
@@ -96,16 +96,16 @@ class LogOptions:
         type=int,
     )
     exclude: Exclusion | Mapping[str, Collection[str]] | None = _option(
-        None, "exclude rows by attribute, such as device=bot", nargs="+", metavar="ATTRIBUTE=VALUE"
+        None, "exclude impressions by attribute, such as device=bot", nargs="+", metavar="ATTRIBUTE=VALUE"
     )
     by: Sequence[str] = _option(
         (), "split the report by attributes, such as device country", ["analyze"], nargs="+", metavar="ATTRIBUTE"
     )
     credit: Any = _option(  # a path, until `analyze` reads the file
-        None, "score with the credit per click in this file, written by interleaf learn", TALLIES, metavar="FILE"
+        None, "file with what each click is worth, written by interleaf learn", TALLIES, metavar="FILE"
     )
     engine: str | None = _option(
-        None, "where the log is read; spark reads Parquet on its executors (default: local)", choices=ENGINES
+        None, "where the log is read; Spark reads only Parquet (default: local)", choices=ENGINES
     )
     threads: int = _option(0, "number of threads (default: one per core)", TALLIES, type=int, metavar="N")
     progress: Progress | None = None
