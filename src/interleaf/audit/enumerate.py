@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,9 @@ class Enumeration:
         self._work = kernel_calls.Composing(chosen, problem, k, exact=True)
         self.relaxed = bool(getattr(self._work.settings, "relaxed", False))
         self._settings = chosen.method.kernels.settings(problem.lengths, chosen.parameters, True)
-        self._impressions: dict[Shown, Impression] = {}
-        self._credits: dict[tuple[Shown, Ranks, int], tuple[Array, int]] = {}
-        self._preferences: dict[tuple[Shown, Ranks, str], Array] = {}
+        self._impression = cache(self._make_impression)
+        self._credit = cache(self._compute_credit)
+        self.preference = cache(self._compute_preference)
 
     @cached_property
     def shown(self) -> Mapping[Shown, Fraction]:
@@ -90,14 +90,8 @@ class Enumeration:
             lists[documents, None] += probability
         return lists
 
-    def preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
+    def _compute_preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
         """The preferences after these clicks on this list under a scheme, in fractions."""
-        key = (shown, clicks, scheme.name)
-        if key not in self._preferences:
-            self._preferences[key] = self._preference(shown, clicks, scheme)
-        return self._preferences[key]
-
-    def _preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
         kernels = self.chosen.method.kernels
         preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
         if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
@@ -107,21 +101,15 @@ class Enumeration:
             plain(prefer(scheme.form))(credit.copy(), credited, 0, preference)
         return preference
 
-    def _credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
-        key = (shown, clicks, variant)
-        if key not in self._credits:
-            credit = np.full(len(self.problem.rankers), Fraction(0))
-            kernel = plain(self.chosen.method.kernels.credit)
-            impression = self._impression(shown)
-            credited = kernel(impression, _clicked(clicks, shown), variant, credit, self._settings)
-            self._credits[key] = credit, credited
-        return self._credits[key]
+    def _compute_credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
+        credit = np.full(len(self.problem.rankers), Fraction(0))
+        kernel = plain(self.chosen.method.kernels.credit)
+        credited = kernel(self._impression(shown), _clicked(clicks, shown), variant, credit, self._settings)
+        return credit, credited
 
-    def _impression(self, shown: Shown) -> Impression:
-        if shown not in self._impressions:
-            interleaving = DrawnList(self.chosen, self.problem, None, *shown).interleaving()
-            self._impressions[shown] = exactly(interleaving.impression())
-        return self._impressions[shown]
+    def _make_impression(self, shown: Shown) -> Impression:
+        interleaving = DrawnList(self.chosen, self.problem, None, *shown).interleaving()
+        return exactly(interleaving.impression())
 
     def expectation(
         self, patterns: Callable[[tuple[Document, ...]], Mapping[Ranks, Fraction]], scheme: Scheme
