@@ -23,7 +23,7 @@ from benchmarks.analysis import _log
 from interleaf.errors import DataError
 from interleaf.execution import local, spark
 from interleaf.execution.spark.partitions import to_bytes
-from interleaf.execution.spark.tallies import count_part, merge_parts, session
+from interleaf.execution.spark.tallies import count_part, session
 from interleaf.execution.task import Task
 
 ROWS = 1_000_000
@@ -82,9 +82,9 @@ def _copy(source: Path, target: Path, prefix: str, rows: int) -> None:
 
 def _bytes(path: Path, parts: int) -> bytes:
     """A tally by Spark: what the driver got."""
-    sums = spark.sum_parts(spark.open_log(path, parts), Task(), count_part, merge_parts)
+    sums = spark.sum_parts(spark.open_log(path, parts), Task(), count_part)
     packed = to_bytes(sums)
-    sums[0].close()
+    sums.close()
     return packed
 
 

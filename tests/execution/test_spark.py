@@ -191,8 +191,9 @@ def _many_values() -> Any:
 
 
 def test_what_the_driver_gets_is_small(session: Any, table: Any, tmp_path: Path) -> None:
-    from interleaf.execution.spark.tallies import count_part, merge_parts
+    from interleaf.execution.spark.partitions import to_bytes
+    from interleaf.execution.spark.tallies import count_part
 
     path = written(tmp_path / "log", table)
-    packed = spark.sum_parts(spark.open_log(path, 5), replace(Task()), count_part, merge_parts)
-    assert len(packed) < 200_000
+    sums = spark.sum_parts(spark.open_log(path, 5), replace(Task()), count_part)
+    assert len(to_bytes(sums)) < 200_000

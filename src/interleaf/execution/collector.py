@@ -18,6 +18,7 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.tally import About, Fact, Tally
 from interleaf.tally.tally import absorb, as_if
+from interleaf.tally.units import Sample
 
 MAX_TALLIES = 1000
 MAX_EXAMPLES = 10  # in a report
@@ -53,7 +54,8 @@ def tally_key(design: Design) -> TallyKey:
 class TallyCollector:
     """Collects tallies by design: `add` takes processed batches; `close` returns the tally of the task's experiment.
 
-    `joins_sessions`: whether it joins impressions to sessions if the task asks for sessions.
+    `joins_sessions`: whether it joins impressions to sessions if the task asks for sessions. `sample` is a sample of
+    all impressions of the log, which whoever reads the log adds to.
     """
 
     def __init__(self, task: Task, joins_sessions: bool = True) -> None:
@@ -67,6 +69,7 @@ class TallyCollector:
         self._assumptions: dict[str, None] = {}
         self.examples: dict[str, str] = {}
         self._kinds: set[str] = set()
+        self.sample = Sample()
 
     def assume(self, sentences: Iterable[str]) -> None:
         self._assumptions |= dict.fromkeys(sentences)
@@ -76,8 +79,8 @@ class TallyCollector:
         self.others.update(processed.others)
         self._attributes |= processed.attributes
         self.examples = {**processed.examples, **self.examples}
-        asked = self._task.scoring.counting.weights
-        self._kinds |= processed.kinds if len(self._kinds) < MAX_KINDS else processed.kinds & asked.keys()
+        weights = self._task.scoring.counting.weights
+        self._kinds |= processed.kinds if len(self._kinds) < MAX_KINDS else processed.kinds & weights.keys()
         part = processed.part
         if part is None:
             return
@@ -118,6 +121,7 @@ class TallyCollector:
         self._attributes |= other._attributes
         self.examples = {**other.examples, **self.examples}
         self._kinds |= other._kinds
+        self.sample.merge(other.sample)
 
     def finish(self) -> Tally:
         """The tally of a log that was read completely, with notes on event kinds and exclusions that match no row."""
@@ -137,6 +141,7 @@ class TallyCollector:
         ]
         total.facts += Counter({Fact.NO_MATCH.of(sentence): total.impressions for sentence in absent})
         total.facts += Counter(Fact.EXAMPLE.of(self._with_example(reason)) for reason in self.examples)
+        total.sample = self.sample
         return total
 
     @property
@@ -204,20 +209,20 @@ class TallyCollector:
 
     def _why(self) -> str:
         names = {"experiment": self._task.experiment, "version": self._task.version}
-        asked = " and ".join(f"{name} {value!r}" for name, value in names.items() if value is not None)
-        asked = f" of {asked}" if asked else ""
+        wanted = " and ".join(f"{name} {value!r}" for name, value in names.items() if value is not None)
+        wanted = f" of {wanted}" if wanted else ""
         if dropped := self._all_dropped:
             methods = {self._task.scoring.chosen(key.composed).text for key in self._tallies if key.composed}
-            asked += f" by {', '.join(sorted(methods))}" if methods else ""
+            wanted += f" by {', '.join(sorted(methods))}" if methods else ""
             worst = "; ".join(f"{self._with_example(why)}: {number:,}" for why, number in dropped.most_common(3))
             hint = ". With team_draft, a scheme such as 'binary' needs no ranks" if self.lacks_ranks else ""
-            return f"{asked}; dropped rows: {worst}{hint}"
+            return f"{wanted}; dropped rows: {worst}{hint}"
         if self.others:
             there = listed(f"{name}, version {version}" for name, version in sorted(self.others)[:20])
-            return f"{asked}; there are {there}"
+            return f"{wanted}; there are {there}"
         if lost := self.events.total():
-            return f"{asked}; it holds {lost:,} events and no impression: give the files with the impressions, too"
-        return f"{asked}; it is empty"
+            return f"{wanted}; it holds {lost:,} events and no impression: give the files with the impressions, too"
+        return f"{wanted}; it is empty"
 
     def _main(self, keys: list[TallyKey]) -> TallyKey:
         """The key of the interleaved lists with most impressions; if there are none, of other arms."""

@@ -30,18 +30,16 @@ Batch = tuple[pa.RecordBatch, Array]  # with a mark for each row that came befor
 
 def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progress | None = None) -> Tally:
     """The tally of one experiment of a log, in memory that does not grow with the log."""
-    collector, sample = _read(source, task, threads, progress)
+    collector = _read(source, task, threads, progress)
     is_stream = isinstance(source, Iterator | pa.RecordBatchReader)
     if collector.lacks_ranks and task.scoring.scheme is None and not is_stream:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
-        collector, sample = _read(source, task, threads, progress)
-    tally = collector.finish()
-    tally.sample = sample
-    return tally
+        collector = _read(source, task, threads, progress)
+    return collector.finish()
 
 
-def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) -> tuple[TallyCollector, Sample]:
-    """A collector with the tallies of the whole log, and a sample of its impressions."""
+def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) -> TallyCollector:
+    """A collector with the tallies of the whole log."""
     sample = Sample()
     task, reading, batches = open_log(source, task, sample, progress)
     workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
@@ -50,7 +48,8 @@ def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) 
     collector.events += reading.events
     collector.examples |= reading.examples
     collector.assume(reading.assumptions)
-    return collector, sample
+    collector.sample = sample
+    return collector
 
 
 def open_log(
@@ -69,10 +68,10 @@ def open_log(
 
 def _mark_repeats(reading: log.LogReading, sample: Sample, excluded: Collection[str]) -> Iterator[Batch]:
     """Batches with a mark for repeated impressions; at the end, an error if no row had an attribute to exclude by."""
-    seen = Seen(expected=reading.rows or 0)
+    earlier = Seen(expected=reading.rows or 0)
     names: set[str] = set()
     for batch in reading:
-        yield batch, find_repeats(batch, seen, sample)
+        yield batch, find_repeats(batch, earlier, sample)
         names |= attribute_names(batch) if excluded else frozenset()
     if reading.rows:
         check_attributes(excluded, names)

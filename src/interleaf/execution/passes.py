@@ -121,7 +121,7 @@ class Passes(Generic[T]):
     def summed(self, empty: S, count: Callable[[S, pa.RecordBatch, T, Array], None]) -> S:
         """The sums of the whole log: `count` adds a batch, except rows that are marked as repeated."""
         if self.on_spark:
-            sums: S = spark.sum_parts(self._source, self._task, partial(_count_part, empty, count), _merge)
+            sums: S = spark.sum_parts(self._source, self._task, partial(_count_part, empty, count))
             sums.dropped += self._source.pages.dropped
             return sums
         task, reading, batches = local.open_log(self._source, self._task, Sample(), self._progress)
@@ -131,14 +131,9 @@ class Passes(Generic[T]):
         return empty
 
 
-def _count_part(empty: Any, count: Any, task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> Any:
+def _count_part(empty: Any, count: Any, task: Task, batches: Iterator[pa.RecordBatch], earlier: Seen) -> Any:
     """The sums of a part, on an executor."""
     sums = deepcopy(empty)
     for batch in batches:
-        count(sums, batch, task, find_repeats(batch, seen))
+        count(sums, batch, task, find_repeats(batch, earlier))
     return sums
-
-
-def _merge(one: Any, other: Any) -> Any:
-    one.merge(other)
-    return one

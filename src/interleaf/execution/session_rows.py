@@ -39,7 +39,7 @@ class SessionRows:
         )
         self._names: list[str] = []
         self._rows: list[Array] = []
-        self._held = 0
+        self._rows_in_memory = 0
         self._folder: TemporaryDirectory[str] | None = None
 
     def add(self, part: ScoredPart) -> None:
@@ -58,8 +58,8 @@ class SessionRows:
 
     def _keep(self, rows: Array) -> None:
         self._rows.append(rows)
-        self._held += len(rows)
-        if self._held > ROOM:  # append the rows to files; all rows of a unit go to the same file
+        self._rows_in_memory += len(rows)
+        if self._rows_in_memory > ROOM:  # append the rows to files; all rows of a unit go to the same file
             self._folder = self._folder or TemporaryDirectory(prefix="interleaf-")
             for number, part in enumerate(self._split()):
                 with open(Path(self._folder.name) / str(number), "ab") as file:
@@ -102,7 +102,7 @@ class SessionRows:
 
     def _split(self) -> Iterator[Array]:
         rows = np.concatenate(self._rows) if self._rows else np.zeros(0, self._kind)
-        self._rows, self._held = [], 0
+        self._rows, self._rows_in_memory = [], 0
         part = buckets.buckets(rows["unit"]) % PARTS
         yield from (rows[part == number] for number in range(PARTS))
 

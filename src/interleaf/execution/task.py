@@ -35,7 +35,7 @@ Visits = tuple[Array, Array]  # sorted hashes of units, and the number of impres
 
 def count_visits(batches: Iterable[pa.RecordBatch]) -> Visits:
     """The number of impressions of every unit."""
-    held: list[Visits] = []
+    parts: list[Visits] = []
     waiting = 0
     for batch in batches:
         array = column(batch, "unit")
@@ -43,17 +43,17 @@ def count_visits(batches: Iterable[pa.RecordBatch]) -> Visits:
             continue
         names = text_column(array)
         units = buckets.hashes(buckets.UNIT, names.offsets, names.data)[names.there]
-        held.append(np.unique(units, return_counts=True))
-        waiting += len(held[-1][0])
-        if waiting > 2 * len(held[0][0]):  # only when rows have doubled, so that each row is sorted a few times
-            held, waiting = [merge_visits(held)], 0
-    return merge_visits(held)
+        parts.append(np.unique(units, return_counts=True))
+        waiting += len(parts[-1][0])
+        if waiting > 2 * len(parts[0][0]):  # only when rows have doubled, so that each row is sorted a few times
+            parts, waiting = [merge_visits(parts)], 0
+    return merge_visits(parts)
 
 
-def merge_visits(held: Iterable[Visits]) -> Visits:
+def merge_visits(parts: Iterable[Visits]) -> Visits:
     """Add up the counts of all parts by unit."""
     none = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    names, amounts = (np.concatenate(values) for values in zip(none, *held, strict=True))
+    names, amounts = (np.concatenate(values) for values in zip(none, *parts, strict=True))
     units, places = np.unique(names, return_inverse=True)
     return units, np.bincount(places, weights=amounts, minlength=len(units)).astype(np.int64)
 
@@ -86,11 +86,11 @@ class Task:
         return dict.fromkeys(LARGE, ("ranks", *needs))
 
 
-def find_repeats(batch: pa.RecordBatch, *seen: Seen) -> Array:
+def find_repeats(batch: pa.RecordBatch, *sets: Seen) -> Array:
     """Which rows hold an impression that is in the first of these sets; all sets get the impressions of the batch."""
     rows, hashes = identities(batch)
     marks = np.zeros(batch.num_rows, np.bool_)
-    marks[rows], *_ = [one.repeats(hashes) for one in seen]
+    marks[rows], *_ = [one.repeats(hashes) for one in sets]
     return marks
 
 
@@ -142,9 +142,9 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
             decoded = scored.decoded
         rows = decoded.rows
         own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
-        noted = [(numbers[rows], values) for numbers, values in remarks]
+        own_remarks = [(numbers[rows], values) for numbers, values in remarks]
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
-        yield BatchPart(ScoredPart(decoded, scored, own, noted, queries[rows], latency), Counter())
+        yield BatchPart(ScoredPart(decoded, scored, own, own_remarks, queries[rows], latency), Counter())
     names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
     yield BatchPart(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
 

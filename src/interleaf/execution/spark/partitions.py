@@ -270,9 +270,9 @@ def _of_partition(projection: Projection, function: OfBatches, batches: Iterator
         yield pa.RecordBatch.from_pydict({"key": pa.array([key], pa.int64()), "data": pa.array([data], pa.binary())})
 
 
-def schema_in_utc(found: pa.Schema) -> pa.Schema:
+def schema_in_utc(schema: pa.Schema) -> pa.Schema:
     """The same columns, with the time zone UTC."""
-    return pa.schema([field.with_type(_type_in_utc(field.type)) for field in found])
+    return pa.schema([field.with_type(_type_in_utc(field.type)) for field in schema])
 
 
 def _type_in_utc(kind: pa.DataType) -> pa.DataType:

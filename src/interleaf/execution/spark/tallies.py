@@ -34,7 +34,7 @@ from interleaf.log.arrow import check_schema
 from interleaf.log.schema import Projection, assumptions_of
 from interleaf.tally import About, Tally
 from interleaf.tally.tally import absorb
-from interleaf.tally.units import Sample, Seen
+from interleaf.tally.units import Seen
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -68,12 +68,12 @@ def session() -> SparkSession:
         ) from None
 
 
-def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterator[Item]:
+def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBatch], earlier: Seen) -> Iterator[Item]:
     """The rows of a part that belong to a tally, in parts that share no unit, with the number of the part."""
     session_rows = SessionRows(sorted(about.rankers))
     group = about.experiment, about.version, frozenset(about.rankers)
     for batch in batches:
-        for processed in process_batch(batch, task, find_repeats(batch, seen)):
+        for processed in process_batch(batch, task, find_repeats(batch, earlier)):
             if processed.part is not None and tally_key(processed.part.decoded.design).group == group:
                 session_rows.add(processed.part)
     for place, (names, rows) in enumerate(session_rows.parts()):
@@ -97,10 +97,6 @@ def tally_sessions(
 ALL = 2**40  # room for all impressions of a partition
 Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
 Make = Callable[[Task, int, Iterator[pa.RecordBatch], Seen], Iterable[Item]]
-Add = Callable[[Any, Any], Any]
-
-
-PartSums = tuple[TallyCollector, Sample]  # tallies of a part, and a sample of its impressions
 
 
 def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
@@ -110,15 +106,14 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     number of cores, or a multiple of it, so that a part has at most about two million rows.
     """
     rows = open_log(source, parts)
-    collector, sample = sum_parts(rows, task, count_part, merge_parts)
+    collector = sum_parts(rows, task, count_part)
     if collector.lacks_ranks and task.scoring.scheme is None:
         task = replace(task, scoring=replace(task.scoring, rankless=True))
-        collector, sample = sum_parts(rows, task, count_part, merge_parts)
+        collector = sum_parts(rows, task, count_part)
     collector.assume(rows.assumptions)
     collector.dropped += rows.pages.dropped
     collector.events += rows.pages.events
     tally: Tally = collector.finish()
-    tally.sample = sample
     if task.scoring.sessions is not None:
         _add_sessions(rows, task, tally)
     return tally
@@ -137,11 +132,15 @@ def open_log(source: Any, parts: int = 0) -> Files | Frame:
     return rows
 
 
-def sum_parts(rows: Files | Frame, task: Task, count: Count, add: Add) -> Any:
-    """The results of `count` for every part, added up on the executors."""
+def sum_parts(rows: Files | Frame, task: Task, count: Count) -> Any:
+    """The results of `count` for every part, added up on the executors by their method `merge`."""
 
-    def count_numbered(task: Task, number: int, batches: Iterator[pa.RecordBatch], seen: Seen) -> Iterable[Item]:
-        return [(number, count(task, batches, seen))]
+    def count_numbered(task: Task, number: int, batches: Iterator[pa.RecordBatch], earlier: Seen) -> Iterable[Item]:
+        return [(number, count(task, batches, earlier))]
+
+    def add(one: Any, other: Any) -> Any:
+        one.merge(other)
+        return one
 
     total = sum_items(_items(rows, task, count_numbered), add)
     return count(task, iter(()), Seen()) if total is None else total
@@ -175,20 +174,13 @@ def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
         absorb(total, sessions)
 
 
-def count_part(task: Task, batches: Iterator[pa.RecordBatch], seen: Seen) -> PartSums:
+def count_part(task: Task, batches: Iterator[pa.RecordBatch], earlier: Seen) -> TallyCollector:
     """The tallies of a part, without repeated rows."""
-    collector, sample = TallyCollector(task, joins_sessions=False), Sample()
+    collector = TallyCollector(task, joins_sessions=False)
     for batch in batches:
-        for processed in process_batch(batch, task, find_repeats(batch, seen, sample)):
+        for processed in process_batch(batch, task, find_repeats(batch, earlier, collector.sample)):
             collector.add(processed)
-    return collector, sample
-
-
-def merge_parts(one: PartSums, other: PartSums) -> PartSums:
-    """Add the second to the first."""
-    one[0].merge(other[0])
-    one[1].merge(other[1])
-    return one
+    return collector
 
 
 def _crawlers(rows: Files | Frame, most: int) -> Array:
