@@ -46,54 +46,35 @@ def lines(
     """Lines of y over x, one per colour, optionally with a band around each and one panel per facet."""
     altair = _altair()
     scale = altair.Scale(type="log" if logarithmic else "linear", nice=False)
-    base = altair.Chart(altair.Data(values=list(rows))).encode(
-        x=altair.X(f"{x}:Q", scale=scale, title=x), color=_colour(altair, rows, colour)
-    )
-    drawn = base.mark_line(point=True).encode(y=altair.Y(f"{y}:Q", title=y, scale=altair.Scale(zero=False)))
+    base = _chart(rows).encode(x=altair.X(f"{x}:Q", scale=scale, title=x), color=_colour(rows, colour))
+    chart = base.mark_line(point=True).encode(y=altair.Y(f"{y}:Q", title=y, scale=altair.Scale(zero=False)))
     if band is not None:
         around = base.mark_area(opacity=0.15).encode(y=altair.Y(f"{band[0]}:Q", title=y), y2=f"{band[1]}:Q")
-        drawn = around + drawn
-    drawn = drawn.properties(width=280, height=220)
-    if facet is not None:
-        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=_order(rows, facet)))
-    return dict(drawn.properties(title=title).to_dict())
+        chart = around + chart
+    return _panels(chart, rows, facet, title)
 
 
 def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | None = None) -> dict[str, Any]:
     """Bars of y, side by side for each colour."""
     altair = _altair()
-    drawn = (
-        altair.Chart(altair.Data(values=list(rows)))
-        .mark_bar()
-        .encode(
-            x=altair.X(f"{x}:N", title=None, sort=None),
-            xOffset=altair.XOffset(f"{colour}:N", sort=None),
-            y=altair.Y(f"{y}:Q", title=y),
-            color=_colour(altair, rows, colour),
-        )
-        .properties(width=280, height=220)
-    )
-    if facet is not None:
-        drawn = drawn.facet(column=altair.Column(f"{facet}:N", title=None, sort=_order(rows, facet)))
-    return dict(drawn.properties(title=title).to_dict())
+    places = {"x": altair.X(f"{x}:N", title=None, sort=None), "xOffset": altair.XOffset(f"{colour}:N", sort=None)}
+    heights = altair.Y(f"{y}:Q", title=y)
+    chart = _chart(rows).mark_bar().encode(**places, y=heights, color=_colour(rows, colour))
+    return _panels(chart, rows, facet, title)
 
 
 def points(rows: Rows, x: str, y: str, colour: str, *, level: float) -> dict[str, Any]:
     """Points of y over x, one per row, with a line at a level."""
     altair = _altair()
     order = _order(rows, colour)
-    base = altair.Chart(altair.Data(values=list(rows))).mark_point(filled=True, size=70, opacity=0.8)
-    rule = altair.Chart(altair.Data(values=[{"level": level}])).mark_rule(color=_INK, opacity=0.6, strokeDash=[4, 3])
     scale = altair.Scale(domain=order, range=list(SERIES[: len(order)]))
     key = altair.Legend(title=None, orient="top", labelColor=_INK, columns=2, symbolOpacity=1)
-    drawn = base.encode(
+    marks = _chart(rows).mark_point(filled=True, size=70, opacity=0.8).encode(
         x=altair.X(f"{x}:Q"),
         y=altair.Y(f"{y}:Q", scale=altair.Scale(zero=False)),
         color=altair.Color(f"{colour}:N", scale=scale, legend=key),
-    )
-    return _finished(
-        altair.layer(rule.encode(y=altair.Y("level:Q", title=y)), drawn).properties(width=WIDTH, height=260)
-    )
+    )  # fmt: skip
+    return _layers(_rule("level", level).encode(y=altair.Y("level:Q", title=y)), marks, height=260)
 
 
 def intervals(
@@ -108,17 +89,14 @@ def intervals(
 ) -> dict[str, Any]:
     """A forest plot: one point with its interval per row."""
     altair = _altair()
-    base, shape = altair.Chart(altair.Data(values=list(rows))).encode(y=_labels(altair, label)), {}
-    base = base.encode(color=_painted(altair, colour, colours))
+    base, shape = _chart(rows).encode(y=_labels(label), color=_painted(colour, colours)), {}
     if colour is not None and shapes is not None:
-        drawn = altair.Scale(domain=list(shapes), range=list(shapes.values()))
-        shape = {"shape": altair.Shape(f"{colour}:N", scale=drawn, legend=None)}
-    parts = [_zero(altair, "x")]
-    rule = base.mark_rule(strokeWidth=4, opacity=0.55, strokeCap="round")
+        scale = altair.Scale(domain=list(shapes), range=list(shapes.values()))
+        shape = {"shape": altair.Shape(f"{colour}:N", scale=scale, legend=None)}
     start = altair.X(f"{ends[0]}:Q", title=estimate, axis=altair.Axis(tickCount=5))
-    parts.append(rule.encode(x=start, x2=f"{ends[1]}:Q"))
-    parts.append(base.mark_point(filled=True, size=110, opacity=1).encode(x=altair.X(f"{estimate}:Q"), **shape))
-    return _finished(altair.layer(*parts).properties(width=WIDTH, height=altair.Step(_step(rows, label))))
+    lines = base.mark_rule(strokeWidth=4, opacity=0.55, strokeCap="round").encode(x=start, x2=f"{ends[1]}:Q")
+    marks = base.mark_point(filled=True, size=110, opacity=1).encode(x=altair.X(f"{estimate}:Q"), **shape)
+    return _layers(_rule("zero", 0).encode(x="zero:Q"), lines, marks, height=altair.Step(_step(rows, label)))
 
 
 def over_time(
@@ -127,22 +105,17 @@ def over_time(
     """A line over the days in UTC with the band around it, and the line of no difference."""
     altair = _altair()
     scale = altair.Undefined if limits is None else altair.Scale(domain=list(limits), nice=True)
-    days = altair.X(
-        f"{time}:T",
-        scale=altair.Scale(type="utc"),
-        axis=altair.Axis(title=None, tickCount=6, format=format, labelOverlap=True),
-    )
-    base = altair.Chart(altair.Data(values=list(rows))).encode(x=days)
-    heights = altair.Y(f"{band[0]}:Q", title=y, scale=scale)
+    axis = altair.Axis(title=None, tickCount=6, format=format, labelOverlap=True)
+    base = _chart(rows).encode(x=altair.X(f"{time}:T", scale=altair.Scale(type="utc"), axis=axis))
     around = base.mark_area(color=BLUE, opacity=0.22)
     if len({row[time] for row in rows}) == 1:  # an area needs two points
         around = base.mark_rule(color=BLUE, opacity=0.55, strokeWidth=3)
-    parts = [
-        around.encode(y=heights, y2=f"{band[1]}:Q"),
-        _zero(altair, "y"),
+    return _layers(
+        around.encode(y=altair.Y(f"{band[0]}:Q", title=y, scale=scale), y2=f"{band[1]}:Q"),
+        _rule("zero", 0).encode(y="zero:Q"),
         base.mark_line(color=BLUE, strokeWidth=2.5, point=altair.MarkConfig(color=BLUE)).encode(y=f"{y}:Q"),
-    ]
-    return _finished(altair.layer(*parts).properties(width=WIDTH, height=200))
+        height=200,
+    )
 
 
 def stacked(
@@ -151,14 +124,12 @@ def stacked(
     """One stacked bar per label, with its parts in the order of `place`; `text` is written into each part."""
     altair = _altair()
     lengths = altair.X(f"{number}:Q", stack="normalize", axis=altair.Axis(format="%", title=None, tickCount=5))
-    base = altair.Chart(altair.Data(values=list(rows))).encode(
-        x=lengths, y=_labels(altair, label), order=altair.Order(f"{place}:Q")
-    )
-    fill = _painted(altair, part, colours)
+    base = _chart(rows).encode(x=lengths, y=_labels(label), order=altair.Order(f"{place}:Q"))
     middle = altair.X(f"{number}:Q", stack="normalize", bandPosition=0.5)
     inside = base.mark_text(fontSize=12, fontWeight="bold", color="#10141a").encode(x=middle, text=f"{text}:N")
-    drawn = altair.layer(base.mark_bar(size=0.6 * _step(rows, label)).encode(color=fill), inside)
-    return _finished(drawn.properties(width=WIDTH, height=altair.Step(_step(rows, label))))
+    step = _step(rows, label)
+    parts = base.mark_bar(size=0.6 * step).encode(color=_painted(part, colours))
+    return _layers(parts, inside, height=altair.Step(step))
 
 
 def heat(
@@ -179,33 +150,56 @@ def heat(
     room = cell[0] / max(len(str(name)) for name in _order(rows, column))
     angle = 0 if room > 10 else -45 if cell[0] >= 40 else -90
     few, across = altair.Axis(**plain), altair.Axis(**plain, orient="top", labelAngle=angle)
-    base = altair.Chart(altair.Data(values=list(rows))).encode(
+    base = _chart(rows).encode(
         x=altair.X(f"{column}:N", sort=order, axis=across), y=altair.Y(f"{row}:N", sort=order, axis=few)
     )
     faint = altair.Opacity(f"{strength}:Q", scale=altair.Scale(range=[0.08, 0.95], zero=True), legend=None)
-    cells = base.mark_rect(stroke=_INK, strokeOpacity=0.15).encode(
-        color=_painted(altair, colour, colours), opacity=faint
-    )
+    cells = base.mark_rect(stroke=_INK, strokeOpacity=0.15).encode(color=_painted(colour, colours), opacity=faint)
     words = base.mark_text(color=_INK, fontSize=11 if cell[0] >= 40 else 9).encode(text=f"{text}:N")
-    return _finished(altair.layer(cells, words).properties(width=altair.Step(cell[0]), height=altair.Step(cell[1])))
+    return _layers(cells, words, width=altair.Step(cell[0]), height=altair.Step(cell[1]))
 
 
 def shares(rows: Rows, x: str, y: str, expected: str, colour: str) -> dict[str, Any]:
     """Bars of shares side by side, each with a tick at the expected share."""
     altair = _altair()
     order = _order(rows, colour)
-    base = altair.Chart(altair.Data(values=list(rows))).encode(
+    base = _chart(rows).encode(
         x=altair.X(f"{x}:O", axis=altair.Axis(title=x, labelAngle=0)), xOffset=altair.XOffset(f"{colour}:N", sort=order)
     )
-    fill = _painted(altair, colour, dict(zip(order, SERIES, strict=False)))
+    fill = _painted(colour, dict(zip(order, SERIES, strict=False)))
     heights = altair.Y(f"{y}:Q", axis=altair.Axis(format="%", title=y))
     ticks = base.mark_tick(color=_INK, thickness=2.5).encode(y=f"{expected}:Q")
-    drawn = altair.layer(base.mark_bar().encode(y=heights, color=fill), ticks)
-    return _finished(drawn.properties(width=WIDTH, height=200))
+    return _layers(base.mark_bar().encode(y=heights, color=fill), ticks, height=200)
 
 
-def _labels(altair: Any, field: str) -> Any:
+def _chart(rows: Rows) -> Any:
+    altair = _altair()
+    return altair.Chart(altair.Data(values=list(rows)))
+
+
+def _rule(name: str, value: float) -> Any:
+    """A dashed line at a value, such as the line of no difference; `name` is the field of its data."""
+    return _chart([{name: value}]).mark_rule(color=_INK, opacity=0.6, strokeDash=[4, 3])
+
+
+def _panels(chart: Any, rows: Rows, facet: str | None, title: str) -> dict[str, Any]:
+    """The finished chart, with one panel per facet if there is one."""
+    altair = _altair()
+    chart = chart.properties(width=280, height=220)
+    if facet is not None:
+        chart = chart.facet(column=altair.Column(f"{facet}:N", title=None, sort=_order(rows, facet)))
+    return dict(chart.properties(title=title).to_dict())
+
+
+def _layers(*parts: Any, height: Any, width: Any = WIDTH) -> dict[str, Any]:
+    """The finished chart of some layers, the lowest first."""
+    chart = _altair().layer(*parts).properties(width=width, height=height)
+    return dict(chart.configure(**_STYLE).to_dict())
+
+
+def _labels(field: str) -> Any:
     """Labels down the side, in the order of the rows; each may have several lines."""
+    altair = _altair()
     axis = altair.Axis(title=None, labelExpr="split(datum.label, '\\n')", grid=False, ticks=False, domain=False)
     return altair.Y(f"{field}:N", sort=None, axis=axis)
 
@@ -215,26 +209,18 @@ def _step(rows: Rows, label: str) -> int:
     return 40 if any("\n" in str(row[label]) for row in rows) else 26
 
 
-def _zero(altair: Any, axis: str) -> Any:
-    """The line of no difference."""
-    rule = altair.Chart(altair.Data(values=[{"zero": 0}])).mark_rule(color=_INK, opacity=0.6, strokeDash=[4, 3])
-    return rule.encode(**{axis: "zero:Q"})
-
-
-def _painted(altair: Any, field: str | None, colours: Mapping[str, str] | None) -> Any:
+def _painted(field: str | None, colours: Mapping[str, str] | None) -> Any:
     """One colour, or one per value; the page draws the legend, so that its text can wrap."""
+    altair = _altair()
     if field is None or colours is None:
         return altair.value(BLUE)
     scale = altair.Scale(domain=list(colours), range=list(colours.values()))
     return altair.Color(f"{field}:N", scale=scale, legend=None)
 
 
-def _finished(drawn: Any) -> dict[str, Any]:
-    return dict(drawn.configure(**_STYLE).to_dict())
-
-
-def _colour(altair: Any, rows: Rows, field: str) -> Any:
+def _colour(rows: Rows, field: str) -> Any:
     """Colours in the order of the rows; the marks of the legend are solid, even if bands are transparent."""
+    altair = _altair()
     legend = altair.Legend(symbolOpacity=1)
     return altair.Color(f"{field}:N", title=field, sort=_order(rows, field), legend=legend)
 
