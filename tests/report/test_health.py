@@ -13,7 +13,7 @@ from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
-from interleaf.report.model import Check, Comparison
+from interleaf.report.model import Check, Comparison, Totals
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings
 from interleaf.report.verdict import verdict
@@ -268,6 +268,17 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
     assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], ReportSettings()).winner == "B"
     assert "There are no clicks" in verdict([Comparison("A", "B")], [], ReportSettings()).sentence
     assert "no interleaved lists" in verdict([], [], ReportSettings()).sentence
+
+
+def test_the_next_step_differs_when_clicks_came_and_did_not_count() -> None:
+    waits, without_clicks = "look again after the first clicks", [Comparison("A", "B")]
+    nothing = Totals(100, 0, 50, True, None, None)
+    assert waits in verdict(without_clicks, [], ReportSettings(), nothing).next_step
+    assert waits in verdict([], [], ReportSettings(), replace(nothing, events={"unmatched": 7})).next_step
+    for status in ("unmatched", "counted", "other_kind", "past_window", "unplaced"):
+        step = verdict(without_clicks, [], ReportSettings(), replace(nothing, events={status: 7})).next_step
+        assert waits not in step
+        assert "the report counts their kind and time" in step
 
 
 def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:

@@ -47,7 +47,9 @@ def _next_step(
         return f"Keep {winner}, and try another candidate."
     if winner is not None:
         return f"Make {winner} live, and compare the next candidate with it."
-    if not comparisons or not any(one.clicked for one in comparisons):
+    if not any(one.clicked for one in comparisons):
+        if comparisons and _without_events(totals):
+            return "Check that events name the list they belong to, and that the report counts their kind and time."
         return "Check that lists and clicks reach the log, and look again after the first clicks."
     if settings.planned_units is not None and totals.units < settings.planned_units:
         return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
