@@ -106,21 +106,21 @@ def listed(names: Iterable[object]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "none"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A hint for a misspelt name: the known name that is nearest to it, or '' if none is near.
 
     >>> did_you_mean("devcie", ["country", "device"])
     "; did you mean 'device'?"
     """
-    nearest = get_close_matches(name, list(known), n=1)
+    nearest = get_close_matches(name, list(names), n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, names: Iterable[str]) -> str:
     """The known names, as `listed` gives them, with a hint if one of them is near to a misspelt name.
 
     >>> suggest("tema_draft", ["balanced", "team_draft"])
     "'balanced' or 'team_draft'; did you mean 'team_draft'?"
     """
-    names = list(known)
+    names = list(names)
     return listed(names) + did_you_mean(name, names)

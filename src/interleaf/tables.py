@@ -86,7 +86,7 @@ def escape(text: str) -> str:
     """
     text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
     text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
-    return _ACTIVE.sub(lambda found: "\\" + found[0], text)
+    return _ACTIVE.sub(lambda match: "\\" + match[0], text)
 
 
 def width_of(text: str) -> int:

@@ -214,7 +214,7 @@ def train_one(
             one,
             float(chosen.weights[column]),
             # A weight that only a penalty makes finite has no standard error.
-            None if chosen.held[column] else float(np.sqrt(chosen.covariance[column, column])),
+            None if chosen.diverging[column] else float(np.sqrt(chosen.covariance[column, column])),
             *tests[one],
         )
         for column, one in enumerate(design.names, start)
@@ -247,7 +247,7 @@ def _select(design: DesignMatrix) -> tuple[DesignMatrix, Fit, dict[str, tuple[fl
     dropped = design.useless()
     design = design.only([name for name in design.names if name not in dropped])
     first = design.fit()
-    weak = _eliminate(design.names, first.weights, first.covariance, first.held)
+    weak = _eliminate(design.names, first.weights, first.covariance, first.diverging)
     dropped |= {name: NOT_SIGNIFICANT.format(float(chdtrc(1, chi))) for name, chi in weak.items()}
     design = design.only([name for name in design.names if name not in weak])
     while True:

@@ -200,10 +200,10 @@ class Engine:
         words = list(dict.fromkeys([*_tokens(query), *words_of(query)]))[:MAX_WORDS]
         if not words:
             return []
-        asked = query.strip().encode(errors="replace").decode()  # SQLite refuses lone surrogates
+        exact = query.strip().encode(errors="replace").decode()  # SQLite refuses lone surrogates
         match = " OR ".join(f'"{word}"' for word in words)
         with self._lock:
-            return self._connection.execute(sql, {"match": match, "asked": asked, **values}).fetchall()
+            return self._connection.execute(sql, {"match": match, "asked": exact, **values}).fetchall()
 
 
 def leaf(name: str) -> str:

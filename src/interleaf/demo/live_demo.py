@@ -68,11 +68,11 @@ def line_of(report: Report | None) -> str:
     if not report.verdict.trusted:
         return f"Do not trust this: {report.verdict.why[0]}; {came}"
     winner = report.verdict.winner
-    said = f"People prefer {winner}" if winner else "No difference shown yet"
+    result = f"People prefer {winner}" if winner else "No difference shown yet"
     one = report.comparisons[0] if len(report.comparisons) == 1 else None
     if one is not None and one.estimate is not None and one.interval is not None:
-        said += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.interval)})"
-    return f"{said}; {came}"
+        result += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.interval)})"
+    return f"{result}; {came}"
 
 
 class RunningLine:
@@ -80,17 +80,17 @@ class RunningLine:
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._is_terminal = out, out.isatty()
-        self._said, self._when = "", float("-inf")
+        self._line, self._when = "", float("-inf")
 
     def show(self, line: str) -> None:
         """Overwrite the line; in a pipe, print it only if it is new and some time has passed."""
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
             print("\r\x1b[K" + line[:width], end="", file=self._out, flush=True)
-        elif line != self._said and time.monotonic() >= self._when + PIPED:
+        elif line != self._line and time.monotonic() >= self._when + PIPED:
             self._when = time.monotonic()
             print(line, file=self._out, flush=True)
-        self._said = line
+        self._line = line
 
     def hint(self, text: str) -> None:
         """Show a progress message at a terminal; the next line replaces it."""

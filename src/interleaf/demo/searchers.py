@@ -30,14 +30,14 @@ def reciprocal_ranks(engine: Engine, ranker: str, searches: Iterable[PersonSearc
     return [1 / (ranking.index(wanted) + 1) if wanted in ranking else 0.0 for wanted, ranking in rankings]
 
 
-def truth(engine: Engine, rankers: Sequence[str], asked: Sequence[PersonSearch]) -> str:
+def truth(engine: Engine, rankers: Sequence[str], searches: Sequence[PersonSearch]) -> str:
     """The true quality of the rankers, in a sentence."""
-    means = {ranker: fmean(reciprocal_ranks(engine, ranker, asked)) for ranker in rankers}
+    means = {ranker: fmean(reciprocal_ranks(engine, ranker, searches)) for ranker in rankers}
     figures = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
     best = max(means, key=lambda ranker: means[ranker])
     return (
         f"The truth, since what these people want is known: {best} is best. "
-        f"Mean reciprocal rank of the wanted entry, over {len(asked):,} searches: {figures}."
+        f"Mean reciprocal rank of the wanted entry, over {len(searches):,} searches: {figures}."
     )
 
 
@@ -111,15 +111,15 @@ def _query(entry: LibraryEntry, chance: Keyed) -> str:
     name = leaf(entry.id)
     if chance.toss(BY_NAME):
         return name
-    said = dict.fromkeys(words_of(entry.text.partition("\n\n")[0]))
-    rest = [word for word in said if len(word) > 2 and word not in SMALL]
+    words = dict.fromkeys(words_of(entry.text.partition("\n\n")[0]))
+    rest = [word for word in words if len(word) > 2 and word not in SMALL]
     parts = words_of(name)
-    asked = [parts[chance.pick(len(parts))]]
+    query = [parts[chance.pick(len(parts))]]
     for _ in range(1 + chance.pick(2)):
-        left = [word for word in rest if word not in asked]
+        left = [word for word in rest if word not in query]
         if left:
-            asked.append(left[chance.pick(len(left))])
-    return " ".join(asked)
+            query.append(left[chance.pick(len(left))])
+    return " ".join(query)
 
 
 def _lognormal(chance: Keyed) -> float:

@@ -152,8 +152,8 @@ def _query(request: Request) -> str:
 
 def _unit(request: Request) -> str:
     """The visitor id in the cookie."""
-    known = request.cookies.get(COOKIE, "")
-    return known if re.fullmatch("you-[0-9a-f]{16}", known) else f"you-{secrets.token_hex(8)}"
+    cookie = request.cookies.get(COOKIE, "")
+    return cookie if re.fullmatch("you-[0-9a-f]{16}", cookie) else f"you-{secrets.token_hex(8)}"
 
 
 def _sheet(request: Request) -> Response:

@@ -76,11 +76,11 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
 
 def _check(tally: Tally, settings: ReportSettings) -> None:
     if settings.control is not None and settings.control not in tally.about.rankers:
-        known = suggest(settings.control, tally.about.rankers)
-        raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {known}")
+        rankers = suggest(settings.control, tally.about.rankers)
+        raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {rankers}")
     if settings.correction not in (HOLM, MAX_T):
-        known = suggest(settings.correction, (HOLM, MAX_T))
-        raise DataError(f"unknown correction {settings.correction!r}; known are {known}")
+        corrections = suggest(settings.correction, (HOLM, MAX_T))
+        raise DataError(f"unknown correction {settings.correction!r}; known are {corrections}")
     if settings.correction == MAX_T and settings.look != ONE_LOOK:
         raise DataError(
             "the correction max_t holds for one look at a planned time; give look=(1, 1), or use the correction holm"
@@ -101,8 +101,8 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
     for arm, share in (settings.split or {}).items():
         if arm not in tally.arms:
-            known = suggest(arm, tally.arms)
-            raise DataError(f"split names the bucket {arm!r}, which the log does not have; there are {known}")
+            there = suggest(arm, tally.arms)
+            raise DataError(f"split names the bucket {arm!r}, which the log does not have; there are {there}")
         if not 0 < share < math.inf:
             raise DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
     if settings.planned_units is not None and settings.planned_units < 1:

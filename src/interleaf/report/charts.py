@@ -108,9 +108,9 @@ def outcome_rows(report: ReportData, names: Names) -> list[Row]:
         if len(numbers) < len(OUTCOMES) or not any(numbers):
             continue
         for place, (outcome, number) in enumerate(zip(OUTCOMES, numbers, strict=True)):
-            written = count(number) if number >= SLIVER * sum(numbers) else ""
+            text = count(number) if number >= SLIVER * sum(numbers) else ""
             named = {"label": label, "second": names[pair.second], "outcome": outcome}
-            rows.append({**named, "number": number, "written": written, "place": place})
+            rows.append({**named, "number": number, "written": text, "place": place})
     return rows
 
 
@@ -129,8 +129,8 @@ def matrix_rows(report: ReportData, names: Names) -> list[Row]:
             estimate = pair.estimate if pair.first == one else -pair.estimate
             mark = ("▼" if estimate < 0 else "▲") if pair.winner and estimate else ""
             better = list(MATRIX)[estimate < 0] if estimate else None  # an even pair has no colour
-            written = f"{signed(estimate)} {mark}".strip() if len(order) <= MAX_WRITTEN else mark
-            cell = {"estimate": estimate, "strength": abs(estimate), "better": better, "written": written}
+            text = f"{signed(estimate)} {mark}".strip() if len(order) <= MAX_WRITTEN else mark
+            cell = {"estimate": estimate, "strength": abs(estimate), "better": better, "written": text}
             rows.append({"row": names[one], "column": names[other], **cell})
     return rows
 
@@ -220,8 +220,8 @@ def _slots(rows: list[Row], report: ReportData) -> list[Chart]:
         spec = plots.shares(rows, "position", "share", "expected", "ranker")
         key = {ranker: (colour, "■") for ranker, colour in zip(rankers, plots.SERIES, strict=False)}
         return [Chart(title, "Each bar should end at its tick, the expected share.", spec, key)]
-    written = [{**row, "position": str(row["position"]), "written": share(row["share"])} for row in rows]
-    spec = plots.heat(written, "ranker", "position", "share", "written", cell=(48, 20))
+    cells = [{**row, "position": str(row["position"]), "written": share(row["share"])} for row in rows]
+    spec = plots.heat(cells, "ranker", "position", "share", "written", cell=(48, 20))
     return [Chart(title, "The stronger the colour, the larger the share; each column should have one colour.", spec)]
 
 

@@ -93,9 +93,9 @@ def _effect_p_value(tally: Tally, units: Array, days: Array) -> float | None:
     if not tally.about.method or tally.about.sessions is not None:
         return None
     hashes, values = tally.units.unordered
-    known = unpack(pack(hashes, np.zeros(len(hashes), np.int64)))[0]
-    places = np.minimum(np.searchsorted(units, known), len(units) - 1)
-    used = (units[places] == known) & (values[:, VISITS] > 0)
+    all_units = unpack(pack(hashes, np.zeros(len(hashes), np.int64)))[0]
+    places = np.minimum(np.searchsorted(units, all_units), len(units) - 1)
+    used = (units[places] == all_units) & (values[:, VISITS] > 0)
     rows, once = values[used], days[places[used]] == 1
     counts = rows[:, VISITS].astype(np.float64)
     means = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear) / counts[:, None]

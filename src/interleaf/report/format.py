@@ -31,20 +31,20 @@ class Names(dict[str, str]):
 
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__()
-        given = list(dict.fromkeys(names))
+        distinct = list(dict.fromkeys(names))
         cuts: dict[str, list[str]] = {}
-        for name in given:
+        for name in distinct:
             cuts.setdefault(_short(name), []).append(name)
         for alike in cuts.values():
             if len(alike) > 1:
                 self.update(_distinguish(alike))
-        for name in given:
+        for name in distinct:
             self[name]
 
     def __missing__(self, name: str) -> str:
-        label, taken = _short(name), set(self.values())
+        label, labels = _short(name), set(self.values())
         number = 1
-        while (tried := label if number == 1 else f"{label} ({number})") in taken:
+        while (tried := label if number == 1 else f"{label} ({number})") in labels:
             number += 1
         self[name] = tried
         return tried
@@ -70,8 +70,8 @@ def _distinguish(names: list[str]) -> dict[str, str]:
     """Short forms of names with equal ends: both ends, and the part where the names differ; none if that fails."""
     low, high = min(names), max(names)
     begins = next((place for place, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))
-    found = {name: _short(f"{name[:5]}…{name[max(begins - 8, 5) :][:18]}…{name[-7:]}") for name in names}
-    return found if len(set(found.values())) == len(names) and begins > 12 else {}
+    labels = {name: _short(f"{name[:5]}…{name[max(begins - 8, 5) :][:18]}…{name[-7:]}") for name in names}
+    return labels if len(set(labels.values())) == len(names) and begins > 12 else {}
 
 
 def signed(value: float) -> str:

@@ -49,13 +49,13 @@ def slots(tally: Tally) -> tuple[Slot, ...]:
 
 def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
     """How much of each ranker the lists show, per list on average."""
-    seen = tally.lists.seen.sum(axis=0)
+    sums = tally.lists.seen.sum(axis=0)
     lists = int(tally.arms[INTERLEAVED].measures[:, page_sums.QUERIES].sum()) if INTERLEAVED in tally.arms else 0
-    if not lists or not seen.any():
+    if not lists or not sums.any():
         return ()
     return tuple(
         Neutrality(name, int(shown) / lists, int(first) / lists, int(total) / ONE / int(shown) if shown else None)
-        for name, (shown, first, total) in zip(tally.about.rankers, seen, strict=True)
+        for name, (shown, first, total) in zip(tally.about.rankers, sums, strict=True)
     )
 
 

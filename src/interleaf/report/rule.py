@@ -108,9 +108,9 @@ def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, 
     >>> [round(0.05 / level) for level in holm_levels([0.01, 0.04, None, 0.03], 0.05)]
     [3, 2, 1, 2]
     """
-    known = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
-    levels, left, goes_on = [alpha] * len(p_values), len(known), True
-    for p_value, place in known:
+    in_order = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
+    levels, left, goes_on = [alpha] * len(p_values), len(in_order), True
+    for p_value, place in in_order:
         levels[place] = alpha / left
         goes_on = goes_on and p_value <= alpha / left
         left -= goes_on
@@ -120,9 +120,9 @@ def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, 
 def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], alpha: float) -> tuple[float, ...]:
     """The level at which each p-value decides like the adjusted one; at least Bonferroni's for a rejection."""
     levels = []
-    for p_value, held in zip(p_values, adjusted, strict=True):
-        level = alpha * (p_value or 0.0) / held if held else alpha
-        levels.append(max(level, alpha / len(p_values)) if held is None or held <= alpha else level)
+    for p_value, corrected in zip(p_values, adjusted, strict=True):
+        level = alpha * (p_value or 0.0) / corrected if corrected else alpha
+        levels.append(max(level, alpha / len(p_values)) if corrected is None or corrected <= alpha else level)
     return tuple(levels)
 
 

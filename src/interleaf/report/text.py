@@ -83,13 +83,13 @@ def _rich_table(table: Table) -> Any:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     columns, *rows = table.lines()
     for name in columns:
-        drawn.add_column(Text(name), justify="right" if name in table.right else "left", overflow="fold")
+        rich_table.add_column(Text(name), justify="right" if name in table.right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*[Text(cell, style=COLOURS.get(cell, "")) for cell in row])
-    return drawn
+        rich_table.add_row(*[Text(cell, style=COLOURS.get(cell, "")) for cell in row])
+    return rich_table
 
 
 def to_markdown(report: ReportData) -> str:

@@ -166,9 +166,9 @@ def why_no_cells(tally: Tally) -> str:
     """Why errors of a tally cannot be clustered by query; '' if they can."""
     if tally.about.sessions is not None:
         return "sessions are not split by query"
-    known = int(tally.queries.rows[:, CLICKED].sum()) << tally.queries.level
-    if known < MIN_KNOWN * int(tally.scores.clicked.sum()):
-        return "the log has no queries" if not known else "many impressions with an event have no query"
+    with_query = int(tally.queries.rows[:, CLICKED].sum()) << tally.queries.level
+    if with_query < MIN_KNOWN * int(tally.scores.clicked.sum()):
+        return "the log has no queries" if not with_query else "many impressions with an event have no query"
     return ""
 
 

@@ -68,8 +68,8 @@ def correlation(one: Sequence[float] | Array, other: Sequence[float] | Array) ->
     """
     if len(one) != len(other):
         raise DataError(f"there are {len(one)} differences on one side and {len(other)} on the other; give pairs")
-    (found,) = _correlations(np.array([one], float), np.array([other], float))
-    return None if np.isnan(found) else float(found)
+    (value,) = _correlations(np.array([one], float), np.array([other], float))
+    return None if np.isnan(value) else float(value)
 
 
 def bootstrap_correlation(
@@ -86,8 +86,8 @@ def bootstrap_correlation(
     counts = generator.multinomial(queries, np.full(queries, 1 / queries), repeats)
     means = [resampled_means(np.asarray(some, float), len(some), repeats, generator) for some in scores]
     every = _correlations(counts @ judged / queries, np.stack(means, axis=1))
-    known = every[~np.isnan(every)]
-    return Correlation(float(known.mean()), float(known.std())) if len(known) else None
+    defined = every[~np.isnan(every)]
+    return Correlation(float(defined.mean()), float(defined.std())) if len(defined) else None
 
 
 def _correlations(one: Array, other: Array) -> Array:

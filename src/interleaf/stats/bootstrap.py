@@ -55,12 +55,12 @@ def resample(sums: Array, counts: Array, resamples: int = RESAMPLES, seed: int =
         raise DataError(f"counts of shape {np.shape(counts)} cannot be shared by all pairs; give counts[bucket]")
     _check(resamples)
     there = np.asarray(counts) != 0
-    sums, totals = (part[there] for part in columns(sums, counts))
+    sums, numbers = (part[there] for part in columns(sums, counts))
     means = np.empty((resamples if len(sums) else 0, sums.shape[1]))
-    both = np.hstack([sums, totals[:, :1]])  # the weights are read once
+    both = np.hstack([sums, numbers[:, :1]])  # the weights are read once
     for place, some in enumerate(_weights(len(sums), len(means), seed)):
-        drawn = product(some, both)
-        means[place * CHUNK : (place + 1) * CHUNK] = drawn[:, :-1] / drawn[:, -1:]
+        totals = product(some, both)
+        means[place * CHUNK : (place + 1) * CHUNK] = totals[:, :-1] / totals[:, -1:]
     return means
 
 

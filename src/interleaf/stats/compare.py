@@ -72,10 +72,10 @@ def jackknife(sums: Array, counts: Array) -> Jackknife:
 def estimate(sums: Array, counts: Array, confidence: float = 0.95) -> Estimate:
     """The estimate of one pair, from `sums[bucket]` and `counts[bucket]`.
 
-    >>> found = estimate(np.array([3, 1, -1, 2]), np.array([4, 4, 4, 4]))
-    >>> found.value, found.effective_units
+    >>> ours = estimate(np.array([3, 1, -1, 2]), np.array([4, 4, 4, 4]))
+    >>> ours.value, ours.effective_units
     (0.3125, 4.0)
-    >>> found.interval
+    >>> ours.interval
     (-0.47, 1.10)
     >>> estimate(np.array([3]), np.array([4])).reason
     'all impressions come from one unit, or from units in one bucket, so chance cannot be estimated'
@@ -88,10 +88,10 @@ def estimates(sums: Array, counts: Array, confidence: float = 0.95) -> tuple[Est
     return _conclude(jackknife(sums, counts), confidence)
 
 
-def with_error(found: Estimate, error: float, effective: float, confidence: float = 0.95) -> Estimate:
+def with_error(estimate: Estimate, error: float, effective: float, confidence: float = 0.95) -> Estimate:
     """The estimate with another error and another number of effective units."""
-    values, errors, units = (np.array([number], np.float64) for number in (found.value, error, effective))
-    return _conclude(Jackknife(values, errors, units, np.array([found.buckets]), np.zeros((0, 1))), confidence)[0]
+    values, errors, units = (np.array([number], np.float64) for number in (estimate.value, error, effective))
+    return _conclude(Jackknife(values, errors, units, np.array([estimate.buckets]), np.zeros((0, 1))), confidence)[0]
 
 
 def difference(
@@ -138,24 +138,24 @@ def difference(
     return _conclude(joint, confidence)[0]
 
 
-def _conclude(found: Jackknife, confidence: float) -> tuple[Estimate, ...]:
+def _conclude(result: Jackknife, confidence: float) -> tuple[Estimate, ...]:
     """Estimates of all columns, with intervals and p-values, or with the reason why there are none."""
     from scipy.special import stdtr, stdtrit
 
-    problems = [found.buckets == 0, found.buckets == 1, found.errors == 0, found.effective < 2]
+    problems = [result.buckets == 0, result.buckets == 1, result.errors == 0, result.effective < 2]
     reasons = np.select(problems, [EMPTY, ONE_BUCKET, ALIKE, FEW], "").tolist()
-    degrees = np.where(np.any(problems, axis=0), 1.0, found.effective - 1)
-    radius = stdtrit(degrees, 1 - significance(confidence) / 2) * found.errors
-    p_values = 2 * stdtr(degrees, -np.abs(quotient(found.values, found.errors)))
-    low, high = found.values - radius, found.values + radius
+    degrees = np.where(np.any(problems, axis=0), 1.0, result.effective - 1)
+    radius = stdtrit(degrees, 1 - significance(confidence) / 2) * result.errors
+    p_values = 2 * stdtr(degrees, -np.abs(quotient(result.values, result.errors)))
+    low, high = result.values - radius, result.values + radius
     return tuple(
         Estimate(
-            value=float(found.values[column]) if found.buckets[column] else None,
-            error=None if reason else float(found.errors[column]),
+            value=float(result.values[column]) if result.buckets[column] else None,
+            error=None if reason else float(result.errors[column]),
             interval=None if reason else (float(low[column]), float(high[column])),
             p_value=None if reason else min(1.0, float(p_values[column])),
-            effective_units=float(found.effective[column]) if found.buckets[column] else None,
-            buckets=int(found.buckets[column]),
+            effective_units=float(result.effective[column]) if result.buckets[column] else None,
+            buckets=int(result.buckets[column]),
             reason=reason,
         )
         for column, reason in enumerate(reasons)

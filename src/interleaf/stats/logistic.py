@@ -19,17 +19,17 @@ _CHUNK = 65_536
 
 
 class Fit(NamedTuple):
-    """Weights, their covariance, the log-likelihood, and which weights are `held`: finite only through a penalty."""
+    """Weights, their covariance, the log-likelihood, and which weights are `diverging` without a penalty."""
 
     weights: Array
     covariance: Array
     log_likelihood: float
-    held: Array
+    diverging: Array
 
     @property
     def separated(self) -> bool:
         """Whether some feature separates clicks from no clicks perfectly."""
-        return bool(self.held.any())
+        return bool(self.diverging.any())
 
 
 def fit(design: Array, rows: Array, clicks: Array, start: Array | None = None) -> Fit:
@@ -44,7 +44,7 @@ def fit(design: Array, rows: Array, clicks: Array, start: Array | None = None) -
     firm, loose = (_climb(design, rows, clicks, None, ridge) for ridge in (RIDGE, RIDGE / 100))
     if firm is None or loose is None:  # a penalised likelihood has one maximum, which Newton's steps reach
         raise ArithmeticError("logistic regression did not converge")
-    return firm._replace(held=np.abs(loose.weights - firm.weights) > HELD)
+    return firm._replace(diverging=np.abs(loose.weights - firm.weights) > HELD)
 
 
 def _climb(design: Array, rows: Array, clicks: Array, start: Array | None, ridge: float) -> Fit | None:

@@ -24,11 +24,11 @@ def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
     (0.03, 0.06, None, 0.06)
     """
     places = [place for place, p_value in enumerate(p_values) if p_value is not None]
-    made = np.array([p_value for p_value in p_values if p_value is not None])
-    if not ((made >= 0) & (made <= 1)).all():
+    numbers = np.array([p_value for p_value in p_values if p_value is not None])
+    if not ((numbers >= 0) & (numbers <= 1)).all():
         raise DataError(f"p-values must lie between 0 and 1, or be None: {list(p_values)}")
-    order = np.argsort(made, kind="stable")
-    grown = np.maximum.accumulate(made[order] * np.arange(len(made), 0, -1))
+    order = np.argsort(numbers, kind="stable")
+    grown = np.maximum.accumulate(numbers[order] * np.arange(len(numbers), 0, -1))
     adjusted: list[float | None] = [None] * len(p_values)
     for place, p_value in zip(order, grown, strict=True):
         adjusted[places[place]] = min(1.0, float(p_value))
@@ -49,9 +49,9 @@ def max_t(estimates: Sequence[Estimate], means: Array) -> tuple[float | None, ..
     """
     if means.ndim != 2 or means.shape[1] != len(estimates):
         raise DataError(f"resamples of shape {means.shape} are not of {len(estimates)} pairs; give them of the same")
-    found = [estimate.deviate for estimate in estimates]
-    places = [place for place, reached in enumerate(found) if reached is not None]
-    sizes = np.abs(np.array([reached for reached in found if reached is not None], np.float64))
+    deviates = [estimate.deviate for estimate in estimates]
+    places = [place for place, reached in enumerate(deviates) if reached is not None]
+    sizes = np.abs(np.array([reached for reached in deviates if reached is not None], np.float64))
     order = np.argsort(sizes, kind="stable")  # the smallest first: each is compared with those that are no larger
     adjusted: list[float | None] = [None] * len(estimates)
     largest, p_values = np.zeros(len(means)), []

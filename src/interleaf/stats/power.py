@@ -81,22 +81,22 @@ class Plan:
 def pilot(sums: Array, counts: Array, units: int) -> Pilot:
     """A pilot from `sums[bucket]` and `counts[bucket]` of this many units; a bucket may be one unit without an event.
 
-    >>> found = pilot(np.array([1, -1, 2, 0, 0]), np.array([1, 1, 2, 2, 0]), units=5)
-    >>> found.variance, found.impressions_per_unit, found.with_event
+    >>> ours = pilot(np.array([1, -1, 2, 0, 0]), np.array([1, 1, 2, 2, 0]), units=5)
+    >>> ours.variance, ours.impressions_per_unit, ours.with_event
     (0.82, 1.2, 0.80)
     """
-    found = jackknife(np.asarray(sums).reshape(-1, 1), np.asarray(counts).reshape(-1, 1))
-    buckets, weights = int(found.buckets[0]), np.asarray(counts, np.float64)
+    ours = jackknife(np.asarray(sums).reshape(-1, 1), np.asarray(counts).reshape(-1, 1))
+    buckets, weights = int(ours.buckets[0]), np.asarray(counts, np.float64)
     if buckets < 2:
         return Pilot(None, None, ONE_BUCKET if buckets else EMPTY)
     if units < buckets:
         raise DataError(f"{units} units cannot fill {buckets} buckets; give how many units the sums are of")
     total = float(weights.sum())
-    residuals = found.deviations[:, 0] * (total - weights)  # without rounding errors
+    residuals = ours.deviations[:, 0] * (total - weights)  # without rounding errors
     if not residuals.any():
         return Pilot(None, total / units, ALIKE)
-    squares, effective = residuals**2, float(found.effective[0])
-    error = float(found.errors[0]) ** 2 * (1 - 1 / effective)  # corrects the bias of the jackknife
+    squares, effective = residuals**2, float(ours.effective[0])
+    error = float(ours.errors[0]) ** 2 * (1 - 1 / effective)  # corrects the bias of the jackknife
     # Each bucket's part of the logarithm of the variance.
     shares = squares / squares.sum() - 2 * weights / total + 1 / len(weights)
     return Pilot(
@@ -105,11 +105,11 @@ def pilot(sums: Array, counts: Array, units: int) -> Pilot:
         effective=effective / units,
         with_event=buckets / units,
         degrees=1 / max(float((shares**2).sum()) / 2, 1 / (3 * effective)),
-        mean_square=float(found.values[0]) ** 2 - error,
+        mean_square=float(ours.values[0]) ** 2 - error,
     )
 
 
-def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
+def units_needed(effect: float, pilot: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
     """How many units detect this effect with this power at one look, and at least enough for a reliable interval.
 
     >>> plan = units_needed(0.05, Pilot(variance=0.5, impressions_per_unit=2.0))
@@ -120,10 +120,10 @@ def units_needed(effect: float, known: Pilot, power: float = 0.8, confidence: fl
     """
     _check_effect(effect)
     _check_power(power, confidence)
-    return _units(effect, known, power, confidence, _one_look(confidence))
+    return _units(effect, pilot, power, confidence, _one_look(confidence))
 
 
-def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
+def units_watched(effect: float, pilot: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
     """How many units detect this effect with this power if the report is watched and planned for that many.
 
     Between looks, a Brownian motion may pass a boundary and return. For evenly spaced looks, the effect is that of a
@@ -137,15 +137,15 @@ def units_watched(effect: float, known: Pilot, power: float = 0.8, confidence: f
     beta = NormalDist().inv_cdf(power)
     width = math.sqrt(sequence.cost_of_watching(power, confidence)) * (_one_look(confidence) + beta) - beta
     width += 0.583 / math.sqrt(LOOKS)
-    return _units(effect, known, power, confidence, width, sequence.MISSING_DEGREES)
+    return _units(effect, pilot, power, confidence, width, sequence.MISSING_DEGREES)
 
 
 def _units(
-    effect: float, known: Pilot, power: float, confidence: float, width: float, missing_degrees: float = 0.0
+    effect: float, pilot: Pilot, power: float, confidence: float, width: float, missing_degrees: float = 0.0
 ) -> Plan:
     from scipy.special import gammaincinv
 
-    fewest = max(2, math.ceil(round(MIN_EFFECTIVE / known.effective, 9)))
+    fewest = max(2, math.ceil(round(MIN_EFFECTIVE / pilot.effective, 9)))
 
     def needed(of: Pilot) -> int:
         """The smallest number of units that is enough, by bisection."""
@@ -158,47 +158,47 @@ def _units(
             low, high = (low, middle) if is_enough else (middle, high)
         return high
 
-    units = needed(known)
+    units = needed(pilot)
     span = units, units
-    if math.isfinite(known.degrees):
+    if math.isfinite(pilot.degrees):
         # The true variance as a multiple of the pilot's, at both ends of what the pilot allows.
-        ratios = [float(known.degrees / (2 * gammaincinv(known.degrees / 2, 1 - part))) for part in RANGE]
-        variance, _ = _known(known)
-        ends = [replace(known, variance=variance * r, square=known.square * r, degrees=math.inf) for r in ratios]
+        ratios = [float(pilot.degrees / (2 * gammaincinv(pilot.degrees / 2, 1 - part))) for part in RANGE]
+        variance, _ = _numbers_of(pilot)
+        ends = [replace(pilot, variance=variance * r, square=pilot.square * r, degrees=math.inf) for r in ratios]
         span = needed(ends[0]), needed(ends[1])
-    reached = _power(units, effect, known, width, missing_degrees)
-    return replace(_plan(effect, units, reached, confidence, known, span), at_minimum=units == fewest)
+    reached = _power(units, effect, pilot, width, missing_degrees)
+    return replace(_plan(effect, units, reached, confidence, pilot, span), at_minimum=units == fewest)
 
 
-def power_at(units: int, effect: float, known: Pilot, confidence: float = 0.95) -> Plan:
+def power_at(units: int, effect: float, pilot: Pilot, confidence: float = 0.95) -> Plan:
     """The power with which this many units detect this effect.
 
     >>> power_at(1573, 0.05, Pilot(variance=0.5, impressions_per_unit=2.0)).power
     0.80
     """
     _check_effect(effect)
-    _check_units(units, known)
-    return _plan(effect, units, _power(units, effect, known, _one_look(confidence)), confidence, known)
+    _check_units(units, pilot)
+    return _plan(effect, units, _power(units, effect, pilot, _one_look(confidence)), confidence, pilot)
 
 
-def detectable_effect(units: int, known: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
+def detectable_effect(units: int, pilot: Pilot, power: float = 0.8, confidence: float = 0.95) -> Plan:
     """The smallest effect that this many units detect with this power.
 
     >>> detectable_effect(1573, Pilot(variance=0.5, impressions_per_unit=2.0)).effect
     0.0500
     """
-    _check_units(units, known)
+    _check_units(units, pilot)
     _check_power(power, confidence)
-    width, low, high = _one_look(confidence), 0.0, math.sqrt(_variance(known, 0.0))
-    while _power(units, high, known, width) < power:
+    width, low, high = _one_look(confidence), 0.0, math.sqrt(_variance(pilot, 0.0))
+    while _power(units, high, pilot, width) < power:
         low, high = high, 2 * high
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if _power(units, middle, known, width) >= power else (middle, high)
-    return _plan(high, units, power, confidence, known)
+        low, high = (low, middle) if _power(units, middle, pilot, width) >= power else (middle, high)
+    return _plan(high, units, power, confidence, pilot)
 
 
-def _power(units: int, effect: float, known: Pilot, width: float, missing_degrees: float = 0.0) -> float:
+def _power(units: int, effect: float, pilot: Pilot, width: float, missing_degrees: float = 0.0) -> float:
     """The mean power over the possible true variances.
 
     `width` is the half-width of an interval in standard errors, as a normal deviate. With f degrees of freedom, the
@@ -206,40 +206,40 @@ def _power(units: int, effect: float, known: Pilot, width: float, missing_degree
     """
     from scipy.special import gammaincinv, nctdtr
 
-    degrees = max(units * known.effective - 1, 1.0)
+    degrees = max(units * pilot.effective - 1, 1.0)
     # The squared error of a jackknife is too large, by one effective unit.
-    precision, variance = units * degrees / (degrees + 1), _variance(known, effect)
+    precision, variance = units * degrees / (degrees + 1), _variance(pilot, effect)
     critical = float(statistic(width, degrees**2 / (degrees + missing_degrees))) ** 2
     # Signs vary more if their mean is smaller, so they vary more at the edge of significance than at `effect`.
-    edge = critical * (1 + known.square * effect**2 / variance) / (1 + critical * known.square / precision)
+    edge = critical * (1 + pilot.square * effect**2 / variance) / (1 + critical * pilot.square / precision)
     shift = abs(effect) * math.sqrt(precision / variance)
     ratios = np.ones(1)  # of a pilot's standard deviation to the true one
-    if math.isfinite(known.degrees):
+    if math.isfinite(pilot.degrees):
         middles = (np.arange(PILOTS) + 0.5) / PILOTS
-        ratios = np.sqrt(2 * gammaincinv(known.degrees / 2, middles) / known.degrees)
+        ratios = np.sqrt(2 * gammaincinv(pilot.degrees / 2, middles) / pilot.degrees)
     return 1 - float(np.mean(nctdtr(degrees, shift * ratios, math.sqrt(edge))))
 
 
-def _variance(known: Pilot, effect: float) -> float:
+def _variance(pilot: Pilot, effect: float) -> float:
     """The variance if this is the effect."""
-    variance, _ = _known(known)
-    return max(variance + known.square * (known.mean_square - effect**2), MIN_VARIANCE * variance)
+    variance, _ = _numbers_of(pilot)
+    return max(variance + pilot.square * (pilot.mean_square - effect**2), MIN_VARIANCE * variance)
 
 
 def _plan(
-    effect: float, units: int, power: float, confidence: float, known: Pilot, span: tuple[int, int] | None = None
+    effect: float, units: int, power: float, confidence: float, pilot: Pilot, span: tuple[int, int] | None = None
 ) -> Plan:
-    _, each = _known(known)
-    clicking, impressions = (math.ceil(round(units * share, 9)) for share in (known.with_event, each))
+    _, each = _numbers_of(pilot)
+    clicking, impressions = (math.ceil(round(units * share, 9)) for share in (pilot.with_event, each))
     fewest, most = span or (units, units)
-    variance = _variance(known, effect)
+    variance = _variance(pilot, effect)
     return Plan(effect, units, clicking, impressions, power, confidence, variance, each, fewest, most)
 
 
-def _known(known: Pilot) -> tuple[float, float]:
-    variance, each = known.variance, known.impressions_per_unit
-    if known.reason:
-        raise DataError(f"nothing can be planned: {known.reason}; take a larger pilot, or give numbers without one")
+def _numbers_of(pilot: Pilot) -> tuple[float, float]:
+    variance, each = pilot.variance, pilot.impressions_per_unit
+    if pilot.reason:
+        raise DataError(f"nothing can be planned: {pilot.reason}; take a larger pilot, or give numbers without one")
     if not (variance and variance > 0 and each and each > 0):
         raise DataError(
             f"nothing can be planned with a variance of {variance!r} and {each!r} impressions per unit; give numbers "
@@ -262,6 +262,6 @@ def _check_power(power: float, confidence: float) -> None:
         raise DataError(f"power is {power!r}; give a share between 0 and 1, such as 0.8")
 
 
-def _check_units(units: int, known: Pilot) -> None:
-    if units * known.effective < 2:
-        raise DataError(f"{units!r} units can show nothing; give at least {math.ceil(2 / known.effective)}")
+def _check_units(units: int, pilot: Pilot) -> None:
+    if units * pilot.effective < 2:
+        raise DataError(f"{units!r} units can show nothing; give at least {math.ceil(2 / pilot.effective)}")

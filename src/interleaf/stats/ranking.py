@@ -82,14 +82,14 @@ def groups(beats: Array) -> list[list[int]]:
 def _shortest_cycle(start: int, beats: Array) -> tuple[int, ...]:
     """A shortest cycle through a ranker, by breadth-first search."""
     ways: deque[tuple[int, ...]] = deque([(start,)])
-    seen = {start}
+    on_path = {start}
     while True:
         way = ways.popleft()
         if beats[way[-1], start]:
             return way
         for place in np.flatnonzero(beats[way[-1]]).tolist():
-            if place not in seen:
-                seen.add(place)
+            if place not in on_path:
+                on_path.add(place)
                 ways.append((*way, place))
 
 
@@ -211,9 +211,9 @@ def bradley_terry(wins: Array, start: Array | None = None) -> Array:
     """
     wins = np.asarray(wins, np.float64)
     met, count = wins + np.swapaxes(wins, -1, -2), wins.shape[-1]
-    found = np.zeros(wins.shape[:-1]) if start is None else np.broadcast_to(start, wins.shape[:-1]).copy()
+    values = np.zeros(wins.shape[:-1]) if start is None else np.broadcast_to(start, wins.shape[:-1]).copy()
     for _ in range(STEPS):
-        expected = 1 / (1 + np.exp(found[..., None, :] - found[..., :, None]))
+        expected = 1 / (1 + np.exp(values[..., None, :] - values[..., :, None]))
         slope = (wins - met * expected).sum(axis=-1)
         curvature = -met * expected * (1 - expected)
         diagonal = np.arange(count)
@@ -222,9 +222,9 @@ def bradley_terry(wins: Array, start: Array | None = None) -> Array:
         # A common shift of all strengths changes nothing; a constant makes the matrix invertible, and causes no shift.
         scale = curvature[..., diagonal, diagonal].mean(axis=-1)[..., None, None] / count
         step = np.linalg.solve(curvature + scale, slope[..., None])[..., 0]
-        found += np.clip(step, -STEP, STEP)
+        values += np.clip(step, -STEP, STEP)
         if np.abs(step).max(initial=0.0) < CLOSE:
-            centred: Array = found - found.mean(axis=-1, keepdims=True)
+            centred: Array = values - values.mean(axis=-1, keepdims=True)
             return centred
     raise DataError(f"strengths did not settle in {STEPS} steps; the wins are all but one-sided")
 

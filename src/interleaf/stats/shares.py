@@ -43,14 +43,14 @@ def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Sh
     wanted = np.broadcast_to(np.asarray(expected, np.float64), hits.shape[1])
     if not ((wanted > 0) & (wanted < 1)).all() or (hits < 0).any() or (hits > totals).any():
         raise DataError(f"hits must be between 0 and totals, and an expected share between 0 and 1, not {expected!r}")
-    found, total = jackknife(hits, totals), totals.sum(axis=0)
-    within = found.values * (1 - found.values)
-    alike = quotient(np.ones_like(total), found.effective)  # each bucket counts as one draw
-    spread = np.where(within > 0, quotient(found.errors**2, within), alike)  # deff / T
+    result, total = jackknife(hits, totals), totals.sum(axis=0)
+    within = result.values * (1 - result.values)
+    alike = quotient(np.ones_like(total), result.effective)  # each bucket counts as one draw
+    spread = np.where(within > 0, quotient(result.errors**2, within), alike)  # deff / T
     deviation = np.sqrt(wanted * (1 - wanted) * np.maximum(spread, quotient(np.ones_like(total), total)))
-    statistics = np.abs(quotient(found.values - wanted, deviation))
-    p_values = 2 * stdtr(np.maximum(found.effective - 1, 1.0), -statistics)
-    cells = np.stack([found.values, wanted, p_values, found.buckets, found.effective], axis=1).tolist()
+    statistics = np.abs(quotient(result.values - wanted, deviation))
+    p_values = 2 * stdtr(np.maximum(result.effective - 1, 1.0), -statistics)
+    cells = np.stack([result.values, wanted, p_values, result.buckets, result.effective], axis=1).tolist()
     tests = []
     for share, aim, p_value, buckets, effective in cells:
         rarer, reason = min(aim, 1 - aim), ""

@@ -49,11 +49,11 @@ class Draws(NamedTuple):
 
     def add_lists(self, buckets: Array, decoded: Decoded) -> None:
         has = decoded.has
-        known = np.stack([has["ranks"], has["teams"], has["lengths"]])
+        logged = np.stack([has["ranks"], has["teams"], has["lengths"]])
         rule = rule_of(resolve(decoded.design.method))
         if rule == DRAFT and len(decoded.design.rankers) > MAX_DRAFTERS:
             rule = NEXT
-        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, known, rule, self)
+        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, logged, rule, self)
 
     def reordered(self, order: list[int]) -> Draws:
         return self._replace(owners=self.owners[:, order])
@@ -79,14 +79,14 @@ def _add_ranks(counts: Array, clicked: Array, ranks: Array) -> None:
 
 @kernel
 def _add_lists(
-    buckets: Array, impressions: Impression, counts: Array, clicked: Array, known: Array, rule: int, into: Draws
+    buckets: Array, impressions: Impression, counts: Array, clicked: Array, logged: Array, rule: int, into: Draws
 ) -> None:
     ranks, teams, owners = impressions.ranks, impressions.teams, into.owners
     rankers = ranks.shape[1]
     shown, depths = np.zeros(rankers, np.uint64), np.zeros(rankers, np.int64)
     for row in range(len(buckets)):
         bucket, count = buckets[row], counts[row]
-        has_ranks, has_teams = known[0, row], known[1, row]
+        has_ranks, has_teams = logged[0, row], logged[1, row]
         is_told = has_ranks or has_teams
         if not has_ranks:  # the owners may be known for clicked documents only
             for position in range(count):
@@ -100,7 +100,7 @@ def _add_lists(
             continue
         into.lists[DECIDED] += 1
         if rule == DRAFT and has_teams:
-            can_be = _walk(row, bucket, impressions, count, clicked, known[2, row], shown, depths, owners)
+            can_be = _walk(row, bucket, impressions, count, clicked, logged[2, row], shown, depths, owners)
         else:
             can_be = _can_be(row, ranks, count, rule, shown)
         into.lists[IMPOSSIBLE] += not can_be

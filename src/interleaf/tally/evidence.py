@@ -177,7 +177,7 @@ class Evidence:
 
 @kernel
 def _hash(
-    rows: Array, unit: Array, moments: Array, impressions: Impression, counts: Array, clicked: Array, found: Array
+    rows: Array, unit: Array, moments: Array, impressions: Impression, counts: Array, clicked: Array, contents: Array
 ) -> None:
     """The content of each row as a hash with the lowest bits of its unit, so that a sample takes all rows of a unit."""
     ranks, teams = impressions.ranks, impressions.teams
@@ -192,4 +192,4 @@ def _hash(
                 is_owner = teams[row, position] == ranker
                 document += mix(np.uint64(2 * ranks[row, ranker, position] + is_owner + 2))
             word = (word ^ document) * _PRIME
-        found[place] = mix(word) & ~_UNIT_BITS | unit[row] & _UNIT_BITS
+        contents[place] = mix(word) & ~_UNIT_BITS | unit[row] & _UNIT_BITS

@@ -131,7 +131,7 @@ def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks
     a list counts for slots only if all owners are known.
     """
     ranks, teams = impressions.ranks, impressions.teams
-    owned, seen, tops_of = into.owned, into.seen, into.tops
+    owned, visible, tops_of = into.owned, into.seen, into.tops
     for row in range(len(buckets)):
         bucket, count = buckets[row], counts[row]
         is_told = True
@@ -154,9 +154,9 @@ def _add_lists(buckets: Array, impressions: Impression, counts: Array, has_ranks
                 reciprocal += RECIPROCALS[position] * inside
             is_top = ranks[row, ranker, 0] == 1
             tops += is_top
-            seen[bucket, ranker, 0] += shown
-            seen[bucket, ranker, 1] += is_top
-            seen[bucket, ranker, 2] += reciprocal
+            visible[bucket, ranker, 0] += shown
+            visible[bucket, ranker, 1] += is_top
+            visible[bucket, ranker, 2] += reciprocal
         into.differ[0] += differ
         if 0 < tops < ranks.shape[1]:  # the first document is the top of some rankers, but not of all
             tops_of[bucket, 0] += 1

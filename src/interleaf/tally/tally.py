@@ -95,10 +95,10 @@ class Tally:
         """
         if not len(decoded.rows):
             return
-        found = buckets.buckets(decoded.unit)
+        unit_buckets = buckets.buckets(decoded.unit)
         arm = self.number_of(decoded.design.arm)
-        self.arms[decoded.design.arm].add(found, decoded)
-        self.evidence.add(found, decoded)
+        self.arms[decoded.design.arm].add(unit_buckets, decoded)
+        self.evidence.add(unit_buckets, decoded)
         self.facts[Fact.OWN_UNIT] += int(decoded.alone.sum())
         low, high = int(decoded.time.min()), int(decoded.time.max())
         self.since = low if self.since is None else min(low, self.since)
@@ -108,8 +108,8 @@ class Tally:
             columns = np.zeros((1, self.units.columns))
             self.units.add(decoded.unit, arm, decoded.time, none, columns)
             return
-        self.lists.add(found, decoded, latency)
-        self.evidence.add_lists(found, decoded, segments)
+        self.lists.add(unit_buckets, decoded, latency)
+        self.evidence.add_lists(unit_buckets, decoded, segments)
         if self.about.sessions is None:
             clicked = decoded.has_event
             self.add_scores(decoded.unit, decoded.time, clicked, scored.columns)
@@ -121,8 +121,8 @@ class Tally:
 
     def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
         """Add scores of impressions or of sessions."""
-        found = buckets.buckets(unit)
-        self.scores.add(found, clicked, columns, self.about.linear)
+        unit_buckets = buckets.buckets(unit)
+        self.scores.add(unit_buckets, clicked, columns, self.about.linear)
         self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
 

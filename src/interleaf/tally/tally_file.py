@@ -134,11 +134,11 @@ def _part(empty: Any, arrays: dict[str, Any], name: str) -> Any:
     return type(empty)(*(check_shape(values, arrays[f"{name}.{field}"]) for field, values in fields))
 
 
-def check_shape(wanted: Array, found: Array, free: int = 0) -> Array:
+def check_shape(wanted: Array, array: Array, free: int = 0) -> Array:
     """The array, if its type and shape are right; the lengths of the first `free` axes may differ."""
-    if found.dtype != wanted.dtype or found.ndim != wanted.ndim or found.shape[free:] != wanted.shape[free:]:
-        raise ValueError(f"an array of {found.dtype} {found.shape} stands where one like {wanted.shape} should")
-    return found
+    if array.dtype != wanted.dtype or array.ndim != wanted.ndim or array.shape[free:] != wanted.shape[free:]:
+        raise ValueError(f"an array of {array.dtype} {array.shape} stands where one like {wanted.shape} should")
+    return array
 
 
 _EVIDENCE = "evidence."

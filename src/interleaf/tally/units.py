@@ -79,7 +79,7 @@ class Sample(Seen):
 
 
 @kernel
-def _repeats(keys: Array, size: int, level: int, hashes: Array, start: int, found: Array) -> tuple[int, int]:
+def _repeats(keys: Array, size: int, level: int, hashes: Array, start: int, repeated: Array) -> tuple[int, int]:
     """Add hashes from `start` on until the table is full; returns where it stopped and how many it holds."""
     below = (_ONE << np.uint64(level)) - _ONE
     for row in range(start, len(hashes)):
@@ -92,7 +92,7 @@ def _repeats(keys: Array, size: int, level: int, hashes: Array, start: int, foun
             keys[place] = max(hashes[row], _ONE)
             size += 1
         else:
-            found[row] = True
+            repeated[row] = True
     return len(hashes), size
 
 
