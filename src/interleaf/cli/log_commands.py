@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from interleaf.cli.output import add_output_options, write_output
-from interleaf.cli.parser import add_confidence, add_log_options, given_log_options, pair
+from interleaf.cli.parser import add_confidence, add_log_options, given_log_options, keywords, pair
 from interleaf.errors import DataError, listed
 from interleaf.execution.options import LogOptions
 from interleaf.plots import to_svg
@@ -100,18 +100,9 @@ def run_plan(options: argparse.Namespace) -> None:
             f"without a log, there is nothing to read by {listed(log_options.changed)}; an option takes all words "
             "after it: put the names of logs first, as in: plan pilot.parquet --events click purchase"
         )
-    result = plan(
-        options.effect,
-        read_tally(options.log, log_options) if options.log else None,
-        units=options.units,
-        power=options.power,
-        confidence=options.confidence,
-        variance=options.variance,
-        correlation=options.correlation,
-        impressions_per_unit=options.impressions_per_unit,
-        share_with_event=options.share_with_event,
-        even_activity=options.even_activity,
-    )
+    tally = read_tally(options.log, log_options) if options.log else None
+    people = "variance", "correlation", "impressions_per_unit", "share_with_event", "even_activity"
+    result = plan(options.effect, tally, **keywords(options, "units", "power", "confidence", *people))
     write_output(options, result)
 
 
@@ -150,16 +141,9 @@ def run_learn(options: argparse.Namespace) -> None:
 
     captions = CaptionModel.load(options.captions) if options.captions else None
     training = training_of(options.log, options.features, captions, LogOptions(**given_log_options(options)))
-    lesson = fit(
-        training,
-        dict(options.better),
-        ridge=options.ridge,
-        ridge_on=options.ridge_on,
-        examples=options.examples,
-        groups=(lambda name: name.partition(options.group)[0]) if options.group else None,
-        folds=options.folds,
-        confidence=options.confidence,
-    )
+    groups = (lambda name: name.partition(options.group)[0]) if options.group else None
+    settings = keywords(options, "ridge", "ridge_on", "examples", "folds", "confidence")
+    lesson = fit(training, dict(options.better), groups=groups, **settings)
     write_output(options, lesson, sums=training.save, svg=lambda: to_svg(lesson.charts()["worth"]))
 
 
@@ -191,18 +175,9 @@ def run_caption(options: argparse.Namespace) -> None:
     """
     from interleaf.caption_bias import CaptionModel, caption
 
-    report = caption(
-        options.log,
-        CaptionModel.load(options.model) if options.model else None,
-        tune=options.tune,
-        held_out=options.held_out,
-        weights=options.weights,
-        flag=options.navigational,
-        page=options.page,
-        confidence=options.confidence,
-        **given_log_options(options),
-    )
-    write_output(options, report)
+    model = CaptionModel.load(options.model) if options.model else None
+    settings = keywords(options, "tune", "held_out", "weights", "page", "confidence") | given_log_options(options)
+    write_output(options, caption(options.log, model, flag=options.navigational, **settings))
 
 
 def reuse_options(parser: argparse.ArgumentParser) -> None:
@@ -245,12 +220,5 @@ def run_reuse(options: argparse.Namespace) -> None:
     if len(rankings) < len(options.rankings):
         names = " ".join(name for name, _ in options.rankings)
         raise DataError(f"--rankings names a ranker twice: {names}; give each a name of its own")
-    result = reuse(
-        options.log,
-        rankings,
-        clip=options.clip,
-        confidence=options.confidence,
-        seed=options.seed,
-        **given_log_options(options),
-    )
-    write_output(options, result)
+    settings = keywords(options, "clip", "confidence", "seed") | given_log_options(options)
+    write_output(options, reuse(options.log, rankings, **settings))

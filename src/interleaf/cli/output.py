@@ -74,7 +74,10 @@ def write_output(options: argparse.Namespace, result: Any, **formats: Callable[.
         else:
             content = contents[name]()
             text = json.dumps(content, ensure_ascii=False, indent=1) if name == "json" else str(content)
-            write_text(path, text if text.endswith("\n") else f"{text}\n")
+            try:
+                Path(path).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+            except OSError as error:
+                raise DataError(f"cannot write {path}: {error.strerror}") from None
     printed = "text" if options.out else options.format or "text"
     if printed == "json":
         print_json(contents["json"]())
@@ -82,14 +85,6 @@ def write_output(options: argparse.Namespace, result: Any, **formats: Callable[.
         result.show()
     else:
         print(contents[printed]())
-
-
-def write_text(path: str, text: str) -> None:
-    """Write a text file; an error says why it cannot be written."""
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from None
 
 
 def print_json(data: Any) -> None:

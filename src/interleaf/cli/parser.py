@@ -136,6 +136,11 @@ def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def keywords(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The values of these options, as keyword arguments of a function that has parameters of the same names."""
+    return {name: getattr(options, name) for name in names}
+
+
 def add_confidence(parser: argparse.ArgumentParser) -> None:
     """Add the option for the confidence of intervals."""
     parser.add_argument("--confidence", type=float, default=0.95, help="confidence level of intervals")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from interleaf.cli.output import add_output_options, output_files, show_progress, write_output
-from interleaf.cli.parser import add_method_options
+from interleaf.cli.parser import add_method_options, keywords
 from interleaf.errors import DataError
 from interleaf.studies import STUDIES
 
@@ -53,12 +53,7 @@ def run_simulate(options: argparse.Namespace) -> int:
         else with_features(max(options.rankers), seed=options.seed)
     )
     if writes_log:
-        people = People(
-            clicks=options.clicks,
-            taste=options.taste,
-            captions=options.captions or 0.0,
-            captions_lean=options.captions_lean,
-        )
+        people = People(captions=options.captions or 0.0, **keywords(options, "clicks", "taste", "captions_lean"))
         world = World(data, options.rankers, people, options.method, options.k, options.seed)
         columns = {"captions": options.captions is not None, "rankings": options.rankings}
         rows = world.write(options.out[0], impressions=options.impressions, **columns)

@@ -37,7 +37,7 @@ class SessionRows:
                 *(("clicked", "?"), ("credited", "f8"), ("credits", "f8", (len(self._rankers),))),
             ]
         )
-        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}  # of arms and methods
         self._rows: list[Array] = []
         self._rows_in_memory = 0
         self._folder: TemporaryDirectory[str] | None = None
@@ -79,15 +79,13 @@ class SessionRows:
             for number, rows in enumerate(self._split()):
                 path = Path(self._folder.name) / str(number) if self._folder else None
                 spilled = [np.fromfile(path, self._kind)] if path and path.exists() else []
-                yield self._names, np.concatenate([rows, *spilled])
+                yield list(self._numbers), np.concatenate([rows, *spilled])
         finally:
             if self._folder is not None:
                 self._folder.cleanup()
 
     def _number(self, name: str) -> int:
-        if name not in self._names:
-            self._names.append(name)
-        return self._names.index(name)
+        return self._numbers.setdefault(name, len(self._numbers))
 
     def count(self, tally: Tally, timeout: float) -> None:
         """Add all sessions to the tally: scores of the lists that its method composed, and sessions of every arm."""

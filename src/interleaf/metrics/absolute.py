@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.metrics.sessions import Sessions, sessions
 from interleaf.stats.compare import Estimate, difference, jackknife
@@ -122,17 +122,6 @@ METRICS: dict[str, AbsoluteMetric] = {
 }
 
 
-def metric_of(name: str) -> AbsoluteMetric:
-    """The metric with this name.
-
-    >>> metric_of("skipped").title
-    'pSkip'
-    """
-    if name not in METRICS:
-        raise DataError(f"unknown metric {name!r}; known are {listed(METRICS)}")
-    return METRICS[name]
-
-
 def by_user(values: Array, units: Array, statistic: str) -> tuple[Array, Array]:
     """The users with values that count, and the mean or median of each.
 
@@ -154,7 +143,7 @@ def value(metric: AbsoluteMetric, pages: QueryPages, per_user: bool = False) -> 
     >>> clicked = np.array([[True, False], [False, True], [False, False]])
     >>> seconds = np.array([2.0, 5.0, np.nan])
     >>> pages = QueryPages(clicked, seconds, seconds, units=np.array([1, 1, 2]), times=np.array([0.0, 60.0, 0.0]))
-    >>> value(metric_of("clicks_at_1"), pages), value(metric_of("clicks_at_1"), pages, per_user=True)
+    >>> value(METRICS["clicks_at_1"], pages), value(METRICS["clicks_at_1"], pages, per_user=True)
     (0.333..., 0.25)
     """
     values = metric.values(pages)

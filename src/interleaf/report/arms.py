@@ -24,7 +24,7 @@ MEDIAN = "a median of a histogram, without an error"
 def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
     """Every arm with its metrics; differences are to the control's bucket, or else to the holdout."""
     base = baseline(tally, settings)
-    arms_of_units, numbers = tally.units.rows[:, ARMS], list(tally.arms)
+    marks, numbers = tally.units.rows[:, ARMS], list(tally.arms)
     measured = {
         name: list(_metrics(tally.arms[name], tally.arms[base] if base and base != name else None, settings.confidence))
         for name in sorted(tally.arms, key=lambda name: (name != INTERLEAVED, name))
@@ -40,10 +40,7 @@ def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
                 interval, _, p_value, reason = next(decisions)
                 metric = replace(metric, interval=interval, p_value=p_value, reason=metric.reason or reason)
             metrics.append(metric)
-        measures, units = (
-            tally.arms[name].measures.sum(axis=0),
-            tally.units.count(arms_of_units >> numbers.index(name) & 1),
-        )
+        measures, units = tally.arms[name].measures.sum(axis=0), tally.units.count(marks >> numbers.index(name) & 1)
         queries, clicked = int(measures[page_sums.QUERIES]), int(measures[page_sums.CLICKED])
         arms.append(ReportArm(name, queries, clicked, units, tuple(metrics)))
     return tuple(arms)
