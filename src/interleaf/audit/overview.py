@@ -13,6 +13,7 @@ from typing import Any
 
 from interleaf.audit.properties import MethodAudit, Progress, PropertyVerdict, check
 from interleaf.methods.registry import METHODS, Method, resolve
+from interleaf.tables import Table
 
 MARKS = {True: "yes", False: "no", None: "-"}
 
@@ -36,11 +37,8 @@ class Overview:
     def __str__(self) -> str:
         notes: list[str] = []
         header = ("method", "considerate", "fair", "Pareto", "fidelity", "reusable", "source")
-        rows = [header, *(tuple(_row(check, notes)) for check in self.checks)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([*lines, "", _LEGEND, "", *notes])
+        table = Table("methods", "", header, tuple(tuple(_row(check, notes)) for check in self.checks))
+        return "\n".join([str(table), "", _LEGEND, "", *notes])
 
 
 _LEGEND = """\
