@@ -134,16 +134,16 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
 def test_folds_hold_nothing_and_reports_hold_what_the_last_ones_were_made_of(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold, "MAX_HELD", 2)
+    monkeypatch.setattr(fold, "MAX_CACHED", 2)
     shop, *others = (running(store, name=name) for name in ("shop", "b", "c"))
     store.write([impression(shop, number, number) for number in range(100)], [])
     store.write([impression(one, 1, HOUR) for one in others], [])
     for number in range(100):
         assert store.fold(START + HOUR + number) == 1
-    assert not store._folding._held
+    assert not store._folding._cache
     for name in ("shop", "b", "c", "shop"):
         check_sums(store, name)
-    held = store._folding._held
+    held = store._folding._cache
     assert list(held) == [("c", 1, "click"), ("shop", 1, "click")]
     with store._database.reading() as transaction:
         there = [number for (number,) in transaction.rows("SELECT number FROM sums ORDER BY number")]

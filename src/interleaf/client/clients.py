@@ -126,14 +126,14 @@ class Client:
             self._delivery.wake(soon=True)
         if page > limits.MAX_PAGE:
             visitors.note("page", f"is above {limits.MAX_PAGE}, and shows the control")
-            return self._composed(experiment, request, body, is_running=False)
+            return self._compose(experiment, request, body, is_running=False)
         try:
             reply = self._post(f"/v1/experiments/{quote(experiment, safe='')}/interleave", body, LISTED)
         except AwayError:
-            return self._composed(experiment, request, body)
+            return self._compose(experiment, request, body)
         if reply.is_success:
-            return self._answered(experiment, reply)
-        return self._refused(experiment, request, body, reply)
+            return self._read_answer(experiment, reply)
+        return self._handle_refusal(experiment, request, body, reply)
 
     def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
         """Report a click at a rank of a shown list. `impression` is None for a list that is not logged."""
@@ -159,7 +159,7 @@ class Client:
         self._check_open()
         try:
             deadline = _since() + timeout
-            reply = self._connections.ask(method, path, None if body is None else _encoded(body), (), deadline)
+            reply = self._connections.ask(method, path, None if body is None else _encode(body), (), deadline)
         except AwayError as problem:
             raise ClientError(f"the service is away: {problem}") from None
         if not reply.is_success:
@@ -178,7 +178,7 @@ class Client:
             return
         self._is_closed = True
         self._delivery.close(5 * self._timeout)
-        self._connections.close(for_good=True)
+        self._connections.close()
         if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
             log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
 
@@ -200,9 +200,9 @@ class Client:
 
     def _post(self, path: str, body: dict[str, Any], fields: Iterable[str], deadline: float | None = None) -> Reply:
         since = _since()
-        return self._delivery.post(path, _encoded(body), fields, since, deadline or since + self._timeout)
+        return self._delivery.post(path, _encode(body), fields, since, deadline or since + self._timeout)
 
-    def _answered(self, experiment: str, reply: Reply) -> Answer:
+    def _read_answer(self, experiment: str, reply: Reply) -> Answer:
         data = reply.data
         self._has_worked = True
         known = self._known.get(experiment)
@@ -211,7 +211,7 @@ class Client:
         name = data["impression"]
         return Answer(name, data["documents"], data["arm"], data["token"], data["version"], name is not None)
 
-    def _composed(self, experiment: str, request: Request, body: dict[str, Any], *, is_running: bool = True) -> Answer:
+    def _compose(self, experiment: str, request: Request, body: dict[str, Any], *, is_running: bool = True) -> Answer:
         known = self._known.get(experiment)
         try:
             answer, is_logged = compose(known, request, is_running=is_running)
@@ -225,7 +225,7 @@ class Client:
             self._put(experiment, body | {"time": _now(), "version": answer.version})
         return answer
 
-    def _refused(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
+    def _handle_refusal(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
         """Raise errors of the caller. Values of visitors, and changes in the service, must not break a search."""
         error, known, is_running = reply.error, self._known.get(experiment), False
         field = re.split(r"[.\[]", error.field or "")[0]
@@ -250,23 +250,23 @@ class Client:
             log.warning("experiment %r: %s", experiment, error)
         else:
             raise error
-        return self._composed(experiment, request, body, is_running=is_running)
+        return self._compose(experiment, request, body, is_running=is_running)
 
     def _send_events(self, events: list[dict[str, Any]], deadline: float) -> EventCounts:
         """Send events. Spool them if time is over, or if earlier records, perhaps their impressions, are spooled."""
         try:
             if not self._spool.is_empty() or time.monotonic() >= deadline:
-                return self._spooled(events)
+                return self._spool_events(events)
             reply = self._post(EVENTS, {"events": events}, TAKEN, deadline)
         except AwayError:
-            return self._spooled(events)
+            return self._spool_events(events)
         if reply.is_success:
             self._has_worked = True
             data = reply.data
             return EventCounts(data["accepted"], data["repeated"], data["unmatched"])
         if reply.is_key_rejected and self._has_worked:
             self._delivery.miss(reply.error)
-            return self._spooled(events)
+            return self._spool_events(events)
         if reply.status != 422:
             raise reply.error
         if len(events) > 1:  # a refused event must not block the others
@@ -274,13 +274,13 @@ class Client:
         self._visitors.note("an event", f"was refused: {reply.error}")
         return EventCounts(unusable=1)
 
-    def _spooled(self, events: list[dict[str, Any]]) -> EventCounts:
+    def _spool_events(self, events: list[dict[str, Any]]) -> EventCounts:
         now = _now()
         is_spooled = self._put(None, {"events": [{"time": now} | event for event in events]})
         return EventCounts(spooled=len(events) if is_spooled else 0)
 
     def _put(self, experiment: str | None, body: dict[str, Any]) -> bool:
-        is_spooled = self._spool.put(_encoded({"experiment": experiment, "body": body}))
+        is_spooled = self._spool.put(_encode({"experiment": experiment, "body": body}))
         if not is_spooled and self._spool.dropped == 1:
             log.error("records are dropped from now on: %s", self._spool.problem)
         self._delivery.wake()
@@ -324,7 +324,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _encoded(body: Any) -> bytes:
+def _encode(body: Any) -> bytes:
     try:
         return json.dumps(body, default=_plain, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as problem:
@@ -346,7 +346,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _threaded(
+def _run_in_thread(
     method: Callable[Concatenate[Client, _P], _R],
 ) -> Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _R]]:
     """A method of `Client` as a coroutine, which runs it in a thread."""
@@ -371,12 +371,12 @@ class AsyncClient:
         self._client = Client(url, key, **options)
         self._threads = ThreadPoolExecutor(threads, "interleaf-client")
 
-    interleave = _threaded(Client.interleave)
-    click = _threaded(Client.click)
-    events = _threaded(Client.events)
-    call = _threaded(Client.call)
-    status = _threaded(Client.status)
-    _close = _threaded(Client.close)
+    interleave = _run_in_thread(Client.interleave)
+    click = _run_in_thread(Client.click)
+    events = _run_in_thread(Client.events)
+    call = _run_in_thread(Client.call)
+    status = _run_in_thread(Client.status)
+    _close = _run_in_thread(Client.close)
 
     async def close(self) -> None:
         """As `Client.close`."""

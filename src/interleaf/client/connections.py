@@ -195,11 +195,14 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[TimedConnection] = []
 
-    def close(self, *, for_good: bool = False) -> None:
-        """Close idle connections; `for_good`: also those in use, after their response."""
+    def close(self) -> None:
+        """Close all connections: idle ones now, and those in use after their response."""
+        self._max_idle = 0
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
-            self._max_idle = 0 if for_good else self._max_idle
         for connection in idle:
             connection.close()
 
@@ -213,7 +216,7 @@ class Connections:
         idempotent, so a request on a stale connection is sent again.
         """
         try:
-            reply = self._kept_or_fresh(method, path, body, deadline or time.monotonic() + self._timeout)
+            reply = self._send_once_more_if_stale(method, path, body, deadline or time.monotonic() + self._timeout)
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
             raise AwayError(f"{type(problem).__name__}: {problem}") from problem
         data: Any = reply.data
@@ -224,14 +227,14 @@ class Connections:
             raise AwayError(f"the answer {reply.status} does not come from an interleaf service")
         return Reply(reply.status, data)
 
-    def _kept_or_fresh(self, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
+    def _send_once_more_if_stale(self, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
             try:
                 return self._send(connection, method, path, body, deadline)
             except _STALE:
-                self.close()  # the others are probably stale, too
+                self._close_idle()  # the others are probably stale, too
         fresh = TimedConnection(self._host, self._port, self._context)
         return self._send(fresh, method, path, body, deadline)
 

@@ -112,7 +112,7 @@ class KnownExperiments:
     def learn(self, name: str, data: Any) -> None:
         """Store the settings that the service sent; settings that this release does not understand are ignored."""
         try:
-            known = _known(data)
+            known = _parse_known(data)
         except (InterleafError, KeyError, TypeError) as problem:
             log.warning("the settings of experiment %r are not understood: %s", name, problem)
             return
@@ -131,7 +131,7 @@ class KnownExperiments:
         path = self._path(name)
         if path is not None:
             with suppress(OSError, ValueError, KeyError, TypeError):
-                return _known(json.loads(path.read_bytes()))
+                return _parse_known(json.loads(path.read_bytes()))
         return None
 
     def _keep(self, name: str, data: Mapping[str, Any]) -> None:
@@ -168,5 +168,5 @@ def _first(request: Request) -> list[str]:
     return documents[request.k * (request.page - 1) : request.k * request.page]
 
 
-def _known(data: Any) -> Known:
+def _parse_known(data: Any) -> Known:
     return Known(Experiment.of(data["settings"]), int(data["version"]), str(data["state"]))

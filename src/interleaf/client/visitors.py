@@ -284,9 +284,9 @@ def visitor_id(
         raise ClientError(f"name is {name!r}; give letters, digits, '_' and '-' as the name of a cookie")
     if isinstance(days, bool) or not isinstance(days, int) or days < 1:
         raise ClientError(f"days is {days!r}; give a whole number of days, at least 1")
-    known = _value(cookies, name)
-    if known is not None and _ID.fullmatch(known):
-        return VisitorId(known, None)
+    present = _value(cookies, name)
+    if present is not None and _ID.fullmatch(present):
+        return VisitorId(present, None)
     fresh = secrets.token_hex(16)
     header = f"{name}={fresh}; Max-Age={days * 86_400}; Path=/; SameSite=Lax; HttpOnly"
     return VisitorId(fresh, header + "; Secure" * secure)

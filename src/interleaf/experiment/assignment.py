@@ -24,29 +24,29 @@ def assign(experiment: Experiment, unit: str) -> str:
         start = experiment.offset or 0.0
         if not start <= _place(f"{_LANE} {experiment.lane or experiment.name}", unit) < start + experiment.share:
             return OUTSIDE
-    held_out = experiment.holdout > 0 and _place(f"{_HOLDOUT} {experiment.name}", unit) < experiment.holdout
-    return HOLDOUT if held_out else INTERLEAVED
+    is_held_out = experiment.holdout > 0 and _place(f"{_HOLDOUT} {experiment.name}", unit) < experiment.holdout
+    return HOLDOUT if is_held_out else INTERLEAVED
 
 
 def free_place(experiment: Experiment, running: Iterable[Experiment]) -> float:
     """A free offset in the lane of an experiment, next to the experiments that run there."""
     if experiment.lane is None:
         return 0.0
-    taken = sorted((one.offset or 0.0, one.share, one.name) for one in running if one.lane == experiment.lane)
+    places = sorted((one.offset or 0.0, one.share, one.name) for one in running if one.lane == experiment.lane)
     start = 0.0
     if experiment.offset is not None:
         end = experiment.offset + experiment.share
-        for begin, share, name in taken:
+        for begin, share, name in places:
             if begin < end - 1e-9 and experiment.offset < begin + share - 1e-9:
                 remedy = f"{name!r} has {begin:g} to {begin + share:g} of the lane"
                 raise ExperimentError("offset", experiment.offset, remedy)
         return experiment.offset
-    for begin, share, _ in taken:
+    for begin, share, _ in places:
         if start + experiment.share <= begin + 1e-9:
             break
         start = max(start, begin + share)
     if start + experiment.share > 1 + 1e-9:
-        names = ", ".join(name for _, _, name in taken)
+        names = ", ".join(name for _, _, name in places)
         remedy = f"lane {experiment.lane!r} has no free share of this size next to {names}"
         raise ExperimentError("share", experiment.share, remedy)
     return min(start, 1 - experiment.share)

@@ -84,19 +84,19 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     ['c']
     """
     unit = request.unit if request.unit is not None else request.impression
-    given = _complete_rankings(experiment, request)
+    available = _complete_rankings(experiment, request)
     size = request.k or experiment.k
-    arm, served = assign(experiment, unit), _find_shown_ranker(experiment, given)
-    if arm == OUTSIDE or not served or not count_free_ranks(size * request.page, request.fixed):
+    arm, shown_ranker = assign(experiment, unit), _find_shown_ranker(experiment, available)
+    if arm == OUTSIDE or not shown_ranker or not count_free_ranks(size * request.page, request.fixed):
         return Shown(unmixed_page(experiment, request), arm, None)
-    missing = [name for name in experiment.needed if not given[name]]
+    missing = [name for name in experiment.needed if not available[name]]
     if missing:
         arm = FALLBACK
     if arm == INTERLEAVED:
-        rankings = _as_mode(experiment, given, (experiment.name, version, unit), size)
+        rankings = _as_mode(experiment, available, (experiment.name, version, unit), size)
         chosen = experiment.chosen
     else:
-        rankings, chosen = given, unchanged(served)
+        rankings, chosen = available, unchanged(shown_ranker)
     key = chance_key(experiment.name, version, unit, request.query)
     drawn = _draw_pages(rankings, chosen, key, size, request.page, request.fixed)
     about = request.impression, request.unit, request.query
@@ -108,9 +108,11 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
 
 def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
     """The requested page of the control's list, or of the first available one, for units outside the experiment."""
-    given = _complete_rankings(experiment, request)
-    served = _find_shown_ranker(experiment, given)
-    return _page(given[served] if served else [], request.fixed, request.k or experiment.k, request.page)
+    available = _complete_rankings(experiment, request)
+    shown_ranker = _find_shown_ranker(experiment, available)
+    return _page(
+        available[shown_ranker] if shown_ranker else [], request.fixed, request.k or experiment.k, request.page
+    )
 
 
 def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:
@@ -146,15 +148,15 @@ def _check_added(
     """Refuse documents that are fixed on a further page if their rank was shown already, or if they or others of their
     group are in a ranking: the list is drawn already.
     """
-    known = set(fixed.values()).union(*row["rankings"]) if added else set()
-    taken = {groups[document] for document in known if document in groups}
+    documents = set(fixed.values()).union(*row["rankings"]) if added else set()
+    used_groups = {groups[document] for document in documents if document in groups}
     for rank, document in added.items():
         if rank in fixed or rank <= row["k"] * (row["page"] or 1):
             raise ExperimentError("fixed", {rank: document}, "this rank was shown before; fix documents of later pages")
-        if document in known or list(added.values()).count(document) > 1:
+        if document in documents or list(added.values()).count(document) > 1:
             remedy = "the document is in a ranking or fixed at another rank; give fixed documents with the first page"
             raise ExperimentError("fixed", {rank: document}, remedy)
-        if groups.get(document) in taken:
+        if groups.get(document) in used_groups:
             remedy = "another document of its group is in the list; give fixed documents with the first page"
             raise ExperimentError("fixed", {rank: document}, remedy)
 
@@ -182,16 +184,16 @@ def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
     return remove_documents(rankings, request.fixed.values())
 
 
-def _find_shown_ranker(experiment: Experiment, given: Rankings) -> str | None:
+def _find_shown_ranker(experiment: Experiment, available: Rankings) -> str | None:
     """The ranker whose list is shown if nothing can be mixed: the control, or the first one with a ranking."""
-    if given[experiment.control]:
+    if available[experiment.control]:
         return experiment.control
-    return next((name for name in experiment.rankers if given[name]), None)
+    return next((name for name in experiment.rankers if available[name]), None)
 
 
-def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size: int) -> Rankings:
-    """The rankings to mix: those given, or, in a check of the set-up, copies or reversals of the control's."""
-    control = given[experiment.control]
+def _as_mode(experiment: Experiment, available: Rankings, key: tuple[Any, ...], size: int) -> Rankings:
+    """The rankings to mix: those available, or, in a check of the set-up, copies or reversals of the control's."""
+    control = available[experiment.control]
     if experiment.mode == AA:
         return dict.fromkeys(experiment.rankers, control)
     if experiment.mode == LOSER:
@@ -201,8 +203,8 @@ def _as_mode(experiment: Experiment, given: Rankings, key: tuple[Any, ...], size
         # One level deeper than the key of a list, (*key, query), so that no query has this key.
         chance, names = Keyed(key_of((key, "relabelled"))), list(experiment.rankers)
         swapped = [names.pop(chance.pick(len(names))) for _ in experiment.rankers]
-        return {name: given[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
-    return given
+        return {name: available[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
+    return available
 
 
 def _draw_pages(

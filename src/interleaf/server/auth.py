@@ -101,7 +101,7 @@ MAX_AGE = 5.0  # seconds until secrets are read again, because another process m
 MIN_AGE = 1.0  # seconds between two reads, even if many wrong tokens arrive
 
 
-def signed(secret: bytes, impression: str) -> str:
+def sign_impression(secret: bytes, impression: str) -> str:
     """The token of an impression."""
     digest = blake2b(f"token\0{impression}".encode(), digest_size=18, key=secret[:64]).digest()
     return base64.urlsafe_b64encode(digest).decode()
@@ -119,17 +119,22 @@ class Tokens:
         """The token of an impression; secrets that are too old are read again in the background."""
         if time.monotonic() - self._since > MAX_AGE and (self._reading is None or self._reading.done()):
             self._reading = asyncio.get_running_loop().create_task(self._read())
-        return signed(self._secrets[0], impression)
+        return sign_impression(self._secrets[0], impression)
 
     async def accept(self, impression: str, token: str) -> bool:
         """Whether this is the token of an impression; if not, it may be that of a secret that was rotated just now."""
-        for max_age in (MAX_AGE, MIN_AGE):
-            if time.monotonic() - self._since > max_age:
-                await self._read()
-            tokens = [signed(secret, impression).encode() for secret in self._secrets]
-            if any(hmac.compare_digest(one, token.encode(errors="replace")) for one in tokens):
-                return True
-        return False
+        if time.monotonic() - self._since > MAX_AGE:
+            await self._read()
+        if self._is_signed(impression, token):
+            return True
+        if time.monotonic() - self._since <= MIN_AGE:
+            return False
+        await self._read()
+        return self._is_signed(impression, token)
+
+    def _is_signed(self, impression: str, token: str) -> bool:
+        tokens = [sign_impression(secret, impression).encode() for secret in self._secrets]
+        return any(hmac.compare_digest(one, token.encode(errors="replace")) for one in tokens)
 
     async def _read(self) -> None:
         self._since = time.monotonic()

@@ -142,8 +142,8 @@ class TTLCache(Generic[Key, Value]):
     def _keep(self, key: Key, entry: CacheEntry[Value]) -> None:
         """Cache an entry, unless there is a newer one."""
         with self._lock:
-            known = self._entries.get(key)
-            if entry.since <= self._cleared or (known is not None and known.since > entry.since):
+            present = self._entries.get(key)
+            if entry.since <= self._cleared or (present is not None and present.since > entry.since):
                 return
             self._entries.pop(key, None)
             self._entries[key] = entry

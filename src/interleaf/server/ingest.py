@@ -66,7 +66,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     before = await service.write_queue.put(impression)
     service.metrics.count_impression(settings.name, shown.arm, extras.get("excluded"))
     if before is None:
-        service.bots.came(settings, data.unit)
+        service.bots.count_impression(settings, data.unit)
         return _respond(service, impression.id, settings.name, shown, version, 201)
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")

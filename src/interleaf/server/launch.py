@@ -62,7 +62,7 @@ def serve(place: Place, settings: ServiceSettings) -> None:
     _allow_files(settings.max_connections)
     set_up()
     settings = replace(settings, warming=str(warming.begin()[1]))
-    print(f"interleaf serves http://{place.host}:{place.port}/ from {_named(place.store)}", flush=True)
+    print(f"interleaf serves http://{place.host}:{place.port}/ from {_describe_store(place.store)}", flush=True)
     options: dict[str, Any] = {
         "host": place.host,
         "port": place.port,
@@ -98,7 +98,7 @@ def _allow_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(needed, hard)), hard))
 
 
-def _named(store: str) -> str:
+def _describe_store(store: str) -> str:
     """The name of a store without its password."""
     if not is_shared(store):
         return store

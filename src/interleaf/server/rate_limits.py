@@ -85,7 +85,7 @@ class Bots:
             self._seen.clear()
         return RATE if self._seen[settings.name, unit] >= settings.bot_rate else None
 
-    def came(self, settings: Experiment, unit: str | None) -> None:
+    def count_impression(self, settings: Experiment, unit: str | None) -> None:
         """Count an impression that was stored; repeated requests are not counted."""
         if settings.bot_rate is not None and unit is not None and len(self._seen) < MAX_SEEN:
             self._seen[settings.name, unit] += 1

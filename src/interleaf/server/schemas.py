@@ -37,14 +37,14 @@ def decoder(kind: type[_S]) -> Callable[[bytes], _S]:
     """A function that decodes bodies of this kind; ids may be whole numbers, which become text."""
     decode = msgspec.json.Decoder(kind).decode
 
-    def decoded(body: bytes) -> _S:
+    def decode_body(body: bytes) -> _S:
         try:
             return decode(body)
         except msgspec.ValidationError:
             plain = _with_text_ids(msgspec.json.decode(body))
             return msgspec.convert(plain, kind, str_keys=True)  # raises the same error if ids were not the problem
 
-    return decoded
+    return decode_body
 
 
 def _with_text_ids(body: Any) -> Any:

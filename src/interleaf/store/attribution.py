@@ -111,8 +111,8 @@ def _owners(row: Mapping[str, Any], rank: int) -> list[str]:
     rankers, teams, ranks = row["rankers"], row.get("teams"), row.get("ranks")
     if teams is not None and teams[rank - 1] >= 0:
         return [rankers[teams[rank - 1]]]
-    held = {name: own[rank - 1] for name, own in zip(rankers, ranks or (), strict=False) if own[rank - 1] > 0}
-    return [name for name, own in held.items() if own == min(held.values())]
+    rank_of = {name: own[rank - 1] for name, own in zip(rankers, ranks or (), strict=False) if own[rank - 1] > 0}
+    return [name for name, own in rank_of.items() if own == min(rank_of.values())]
 
 
 def _rank(event: Event, row: Mapping[str, Any]) -> int | str:

@@ -48,9 +48,9 @@ def select(transaction: Transaction, search: Search) -> tuple[str, str, list[Any
     The last item says whether no experiment that matches the search is left out.
     """
     conditions = {None: ["1 = 1"], True: ["archived IS NOT NULL"], False: ["archived IS NULL"]}[search.archived]
-    given = {"state": search.state, "name": search.only}
-    conditions += [f"{column} = ?" for column, value in given.items() if value is not None]
-    condition, values = " AND ".join(conditions), [value for value in given.values() if value is not None]
+    equal = {"state": search.state, "name": search.only}
+    conditions += [f"{column} = ?" for column, value in equal.items() if value is not None]
+    condition, values = " AND ".join(conditions), [value for value in equal.values() if value is not None]
     order = f"{_ORDER}, created DESC, name" if search.state is None else "created DESC, name"
     words = [word[:MAX_LENGTH] for word in search.text.casefold().split()[:MAX_WORDS]]
     ranges = [(word, word + _LAST) for word in words]
@@ -142,6 +142,7 @@ class ExperimentStore:
             return len(transaction.rows(statement, DRAFT)) == 1
 
     def experiment(self, name: str) -> Stored:
+        """One experiment, with all its versions and its history."""
         with self._database.reading() as transaction:
             return read_experiment(transaction, name)
 
@@ -185,11 +186,13 @@ class ExperimentStore:
             return _record(transaction, name, draft.version, "started", now, who, state=RUNNING, started=now)
 
     def stop(self, name: str, now: int, who: str) -> Stored:
+        """Stop a running experiment."""
         with self._changing() as transaction:
             running = _check_state(read_experiment(transaction, name), "stopped", RUNNING)
             return _record(transaction, name, running.version, "stopped", now, who, state=STOPPED, stopped=now)
 
     def decide(self, name: str, decision: str, now: int, who: str) -> Stored:
+        """Record the decision on a stopped experiment."""
         with self._changing() as transaction:
             stopped = _check_state(read_experiment(transaction, name), "decided", STOPPED)
             return _record(transaction, name, stopped.version, "decided", now, who, decision, state=DECIDED)
@@ -214,6 +217,7 @@ class ExperimentStore:
 
     @contextmanager
     def _changing(self) -> Iterator[Transaction]:
+        """A writing transaction that waits for all others that change experiments."""
         with self._database.writing() as transaction:
             transaction.alone()
             yield transaction

@@ -148,7 +148,7 @@ class FoldedSums:
         self._book.merge(book)
 
 
-MAX_HELD = 32  # metrics of versions whose sums are cached for the next report
+MAX_CACHED = 32  # metrics of versions whose sums are cached for the next report
 PAGE = 5000  # impressions read at a time
 SMALL = 1 / 8  # share of all impressions: a smaller part is added quickly
 _OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
@@ -163,8 +163,8 @@ Place = tuple[str, int, str]
 
 def closed_versions(transaction: Transaction, time: StoreTime) -> list[tuple[Experiment, int, int]]:
     """Versions with impressions to fold, each with the time before which they closed."""
-    found = [(parse_settings(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
-    return [(settings, version, time.fold_time(settings.window)) for settings, version in found]
+    versions = [(parse_settings(settings), version) for _, version, settings in transaction.rows(_CLOSED, time.now)]
+    return [(settings, version, time.fold_time(settings.window)) for settings, version in versions]
 
 
 class Folding:
@@ -173,7 +173,7 @@ class Folding:
     def __init__(self, database: Database) -> None:
         self._database = database
         # Sums of the latest reports, by the numbers of the parts that they add up; numbers are never reused.
-        self._held: dict[Place, dict[tuple[int, ...], FoldedSums]] = {}
+        self._cache: dict[Place, dict[tuple[int, ...], FoldedSums]] = {}
         self._lock = Lock()
 
     def fold(self, settings: Experiment, version: int, now: int, most: int) -> int:
@@ -235,13 +235,13 @@ class Folding:
         least = SMALL * sum(impressions for _, impressions in parts)
         large = tuple(number for number, impressions in parts if impressions >= least)
         groups = [large, *((number,) for number, impressions in parts if impressions < least)]
-        held = {numbers: self._add_up(transaction, settings, version, metric, numbers) for numbers in groups}
+        sums_of = {numbers: self._add_up(transaction, settings, version, metric, numbers) for numbers in groups}
         with self._lock:
-            self._held.pop(place, None)
-            self._held[place] = held
-            if len(self._held) > MAX_HELD:
-                del self._held[next(iter(self._held))]
-        total, *rest = [deepcopy(sums) for sums in held.values()]
+            self._cache.pop(place, None)
+            self._cache[place] = sums_of
+            if len(self._cache) > MAX_CACHED:
+                del self._cache[next(iter(self._cache))]
+        total, *rest = [deepcopy(sums) for sums in sums_of.values()]
         for sums in rest:
             total.merge(sums)
         return total
@@ -251,9 +251,9 @@ class Folding:
     ) -> FoldedSums:
         """The sum of parts, cached or from the store; it must not be changed."""
         with self._lock:
-            found = self._held.get((settings.name, version, metric), {}).get(numbers)
-        if found is not None:
-            return found
+            sums = self._cache.get((settings.name, version, metric), {}).get(numbers)
+        if sums is not None:
+            return sums
         total = FoldedSums(task_of(settings, version, metric))
         for number in numbers:
             ((data,),) = transaction.rows("SELECT data FROM sums WHERE number = ?", number)
@@ -288,8 +288,8 @@ def batch_with_events(
     statement = f"SELECT {EVENT_COLUMNS} FROM events WHERE impression = ANY(?)"
     events = transaction.rows(statement, [row[0] for row in rows])
     has_body = len(rows[0]) > len(COLUMNS.split(", "))
-    asked: dict[str, bytes] = {}
+    bodies: dict[str, bytes] = {}
     if events and not has_body:
         statement = "SELECT id, body FROM impressions WHERE id = ANY(?)"
-        asked = dict(transaction.rows(statement, sorted({event[0] for event in events})))
-    return batch_of(rows, events, asked, settings, version)
+        bodies = dict(transaction.rows(statement, sorted({event[0] for event in events})))
+    return batch_of(rows, events, bodies, settings, version)

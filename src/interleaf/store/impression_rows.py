@@ -82,10 +82,10 @@ class Writing:
     def impressions(self, rows: Sequence[Row]) -> list[Mapping[str, Any] | None]:
         """Write impressions, and match events that waited for them; returns the existing row of each, or None."""
         is_new = self._transaction.insert(IMPRESSIONS, rows) if rows else []
-        kept = self.read_rows([row[0] for row, new in zip(rows, is_new, strict=True) if not new])
+        before = self.read_rows([row[0] for row, new in zip(rows, is_new, strict=True) if not new])
         if waiting := self.find_awaiting([row for row, new in zip(rows, is_new, strict=True) if new]):
             self.match(waiting)
-        return [None if new else kept.get(row[0]) for row, new in zip(rows, is_new, strict=True)]
+        return [None if new else before.get(row[0]) for row, new in zip(rows, is_new, strict=True)]
 
     def read_rows(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """The rows of impressions, by id."""
@@ -98,11 +98,11 @@ class Writing:
         """Write events; returns the code of the `EventFate` of each."""
         if not events:
             return []
-        known = self._read_stored_keys([event.id for event in events])
+        stored_keys = self._read_stored_keys([event.id for event in events])
         fresh: dict[Key, Event] = {}
         again: list[Event] = []
         for event in events:
-            if event.key in known or event.key in fresh:
+            if event.key in stored_keys or event.key in fresh:
                 again.append(event)
             else:
                 fresh[event.key] = event
@@ -116,8 +116,8 @@ class Writing:
         """Replace a row by the one with a further page; False, and no change, if it is folded or has that page."""
         parts = encode_row(row)
         statement = f"SELECT {ROW} FROM impressions WHERE id = ? AND folded = 0 FOR UPDATE"
-        kept = self._transaction.rows(statement, impression)
-        if not kept or (row_of(kept[0])["page"] or 1) >= (row.get("page") or 1):
+        before = self._transaction.rows(statement, impression)
+        if not before or (row_of(before[0])["page"] or 1) >= (row.get("page") or 1):
             return False
         statement = "UPDATE impressions SET design = ?, numbers = ?, body = ? WHERE id = ?"
         return self._transaction.change(statement, *parts, impression) > 0
@@ -224,8 +224,8 @@ class Writing:
             if more := [row for key in new for row in matched[key][1:]]:
                 self._transaction.insert(EVENTS, more)
         if apart:
-            known = self._read_stored_keys([name for name, _ in apart])
-            rows = {key: row for key, row in apart.items() if key not in known}
+            stored_keys = self._read_stored_keys([name for name, _ in apart])
+            rows = {key: row for key, row in apart.items() if key not in stored_keys}
             went_in = self._transaction.insert(APART, [*rows.values()]) if rows else []
             fates |= {key: row[1] for (key, row), is_new in zip(rows.items(), went_in, strict=True) if is_new}
         return fates
@@ -248,8 +248,8 @@ class Writing:
 def row_of(row: Row) -> dict[str, Any]:
     """A row of the log."""
     name, experiment, version, unit, time, *parts = row
-    known = {"experiment": experiment, "version": version, "impression": name, "unit": unit, "time": time}
-    return known | decode_row(EncodedRow(*parts))
+    columns = {"experiment": experiment, "version": version, "impression": name, "unit": unit, "time": time}
+    return columns | decode_row(EncodedRow(*parts))
 
 
 def _is_better(result: EventMatch, reason: str) -> bool:

@@ -94,9 +94,9 @@ class WatchedConnection(psycopg.Connection[Row]):
     watch: Watch | None = None
 
     def wait(self, gen: PQGen[RV], *given: Any, **named: Any) -> RV:
-        return super().wait(self._heard(gen), *given, **named)
+        return super().wait(self._with_deadline(gen), *given, **named)
 
-    def _heard(self, gen: PQGen[RV]) -> PQGen[RV]:
+    def _with_deadline(self, gen: PQGen[RV]) -> PQGen[RV]:
         """Add a deadline to psycopg's waiting; psycopg checks for an answer every tenth of a second.
 
         An answer may have arrived while this process was paused, so the connection is checked once more.
@@ -261,7 +261,7 @@ def _check(connection: WatchedConnection) -> None:
 
 class _PostgresTransaction(Transaction):
     def execute(self, statement: str, values: Sequence[Any]) -> psycopg.Cursor[Row]:
-        return self._connection.execute(_marked(statement), values)  # type: ignore[no-any-return]
+        return self._connection.execute(_use_percent_marks(statement), values)  # type: ignore[no-any-return]
 
     def insert(self, table: SqlTable, rows: Sequence[Row]) -> list[bool]:
         """Insert in the order of the keys, so that two workers with the same rows do not deadlock."""
@@ -281,7 +281,7 @@ class _PostgresTransaction(Transaction):
 
 
 @lru_cache(256)
-def _marked(statement: str) -> str:
+def _use_percent_marks(statement: str) -> str:
     """Replace our placeholder `?` by psycopg's."""
     return statement.replace("?", "%s")
 

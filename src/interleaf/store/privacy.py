@@ -64,10 +64,12 @@ class PrivacyStore:
     def check_known_secret(self, secret: bytes | None) -> None:
         """Raise DataError if the store never had units under this secret."""
         with self._database.reading() as transaction:
-            known = transaction.rows(_LATEST)
-        if known and not any(_matches(secret, salt, fingerprint) for _, _, salt, fingerprint in known):
-            given = "this secret" if secret is not None else "no secret"
-            raise DataError(f"the store never had units under {given}; give the --unit-secret-file that was used then")
+            secrets_so_far = transaction.rows(_LATEST)
+        if secrets_so_far and not any(
+            _matches(secret, salt, fingerprint) for _, _, salt, fingerprint in secrets_so_far
+        ):
+            remark = "this secret" if secret is not None else "no secret"
+            raise DataError(f"the store never had units under {remark}; give the --unit-secret-file that was used then")
 
     def check(self) -> None:
         """Raise `StoreError` if it does not answer, or its unit secret was rotated since `use_unit_secret`."""
@@ -126,12 +128,12 @@ def _fingerprint(secret: bytes, salt: bytes) -> bytes:
 
 def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
     stored, remedy = "stored as they come", "start without --unit-secret-file"
-    given = "a unit secret"
+    remark = "a unit secret"
     if is_hashed:
         stored, remedy = "hashed with a secret", "give that secret as --unit-secret-file"
-        given = "another one" if is_given else "none"
+        remark = "another one" if is_given else "none"
     return (
-        f"units are {stored} since {day_of(since)}, and {given} was given: each person would get a second name in the "
+        f"units are {stored} since {day_of(since)}, and {remark} was given: each person would get a second name in the "
         f"store, and deleting a unit would miss rows; {remedy}, or change it for good with {ROTATE}"
     )
 

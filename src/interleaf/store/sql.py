@@ -78,8 +78,8 @@ class SqlStore(ClockStore, DeletionStore, ExperimentStore, KeyStore):
                 ways = Matching(transaction).ways(names)
                 statement = "SELECT name FROM experiments WHERE state = ? AND name = ANY(?)"
                 drafts = transaction.column(statement, DRAFT, names)
-            known = self._sought if len(self._sought) < MAX_VERSIONS else {}
-            sought = known | {place: int(way != SAME) for place, way in ways.items()}
+            cached = self._sought if len(self._sought) < MAX_VERSIONS else {}
+            sought = cached | {place: int(way != SAME) for place, way in ways.items()}
             self._sought = {place: way for place, way in sought.items() if place[0] not in drafts}
         for name, version in used - sought.keys():
             raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")

@@ -50,6 +50,20 @@ def test_an_empty_list_says_how_to_begin(visitor: Visitor) -> None:
     assert "Authorization" not in page  # without keys, none is asked for
 
 
+def test_an_unexpected_error_of_a_page_is_logged_once_with_its_route(
+    service: Live, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(service.store, "experiments", fail)
+    page = visitor.open("/")
+    assert page.status_code == 500
+    assert "secret detail" not in page.text
+    (record,) = [record for record in caplog.records if record.exc_info and record.name == "interleaf.server"]
+    assert vars(record)["route"] == "/"
+
+
 def test_an_experiment_goes_from_form_to_decision(visitor: Visitor) -> None:
     made = visitor.send("/experiments/new", "/experiments/new", name="shoes", rankers="production\r\ncandidate", k="3")
     assert (made.status_code, made.url.path) == (200, "/experiments/shoes")

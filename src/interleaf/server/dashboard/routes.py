@@ -27,7 +27,7 @@ from interleaf.server.dashboard import (
 from interleaf.server.dashboard.visit import DashboardState, Visit, page
 from interleaf.server.middleware import read_body
 from interleaf.server.schemas import ApiError, error_response
-from interleaf.server.service import Service, log
+from interleaf.server.service import Service
 from interleaf.store.records import ADMIN, READ
 
 PUBLIC = "public"
@@ -134,9 +134,7 @@ async def _read_form(request: Request, max_body: int) -> dict[str, str]:
 
 def error_page(visit: Visit, error: Exception) -> Response:
     """An error as a page, with the status and the message that the API gives."""
-    response = error_response(error)
-    if response.status_code == 500:
-        log.exception("a page failed", exc_info=error, extra={"route": visit.request.scope["route"].path})
+    response = error_response(error, visit.request.scope["route"].path)
     sentence = msgspec.json.decode(response.body)["error"]["message"]
     title = HTTPStatus(response.status_code).phrase
     answer = page(visit, "refused.html", response.status_code, title=title, sentence=sentence)
