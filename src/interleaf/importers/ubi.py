@@ -32,7 +32,7 @@ from interleaf.importers.ubi_records import (
 )
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.files import LogFile, Paths, files_of
-from interleaf.log.jsonl import LineError, blocks_of
+from interleaf.log.jsonl import LineError, blocks_of, split_lines
 from interleaf.log.record_batches import write_batches
 
 # Turns a response of an engine into its query and the owners of its hits.
@@ -53,15 +53,23 @@ class UbiReader:
         """Read all lines of a file, plain or gzip."""
         columns = ColumnBuilder(file.path, self._result)
         name: Any = None  # the id that an action line gives to the record in the next line
-        for first, lines in blocks_of(file.here):
-            for number, record in enumerate(decode_records(lines), first):
+        for first, block in blocks_of(file.here):
+            lines = split_lines(block) if self._answer_of else None
+            for number, record in enumerate(decode_records(block), first):
+                if type(record) is Record and record.action_name is not None and type(record.source) is not Record:
+                    self._events.append((number, record, name))
+                    name = None
+                    continue
                 try:
-                    name = self._add(number, record, name, lines[number - first])
+                    name = self._add(number, record, name, lines[number - first] if lines else b"")
                 except (LineError, msgspec.DecodeError, RecursionError) as problem:
                     name = None
                     reason = problem.reason if isinstance(problem, LineError) else DropReason.NOT_JSON
                     self._result.drop(reason, f"{file.path}:{number}")
-            if len(self._queries) + len(self._events) >= MAX_ENTRIES:
+            columns.add(self._queries, self._events)
+            self._queries.clear()
+            self._events.clear()
+            if len(columns) >= MAX_ENTRIES:
                 self._flush(columns)
         self._flush(columns)
 
@@ -95,10 +103,8 @@ class UbiReader:
         return None
 
     def _flush(self, columns: ColumnBuilder) -> None:
-        self._shuffle.add(columns.queries(self._queries))
-        self._shuffle.add(columns.events(self._events))
-        self._queries.clear()
-        self._events.clear()
+        for batch in columns.batches():
+            self._shuffle.add(batch)
 
 
 _DEFAULTS = ImportOptions()

@@ -10,6 +10,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import compress
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ from msgspec import UNSET, Struct, field
 from interleaf.importers.protocol import ImportNote, ImportResult
 from interleaf.importers.ubi_export import CARRIED
 from interleaf.log.drop_reasons import DropReason
-from interleaf.log.jsonl import LineError, parse_line
+from interleaf.log.jsonl import MAX_LINE_BYTES, LineError, parse_line, split_lines
 
 SECONDS_BELOW = 10**11  # smaller numbers are seconds: as milliseconds, this is in 1973
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -104,6 +106,7 @@ class Record(Struct, gc=False):
 # A line number, a record, and what the record itself does not contain: the id of an event, which is in the line
 # before or in a search hit, or the names of the rankers that own the hits of a query.
 Entry = tuple[int, Record, Any]
+Columns = dict[str, Any]  # by name: a list of values of any type, or an Arrow array after the conversion
 
 # Queries. `owners` are names of rankers, one for each hit, if an engine interleaved; `own` are the columns of a query
 # that our export wrote, as text; `attributes` is a JSON object of all other texts.
@@ -132,14 +135,17 @@ _encode = msgspec.json.Encoder().encode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def decode_records(lines: Sequence[bytes]) -> list[Any]:
-    """The record of each line; None for a blank line, and a `LineError` for an invalid one."""
-    try:
-        # As text, because msgspec does not check the encoding of fields that it skips.
-        records = _decoder.decode_lines(b"".join(lines).decode())
-    except _UNREADABLE:
-        records = []
-    return records if len(records) == len(lines) else list(map(_decode_record, lines))
+def decode_records(block: bytes) -> list[Any]:
+    """The record of each line of a block; None for a blank line, and a `LineError` for an invalid one."""
+    if len(block) <= MAX_LINE_BYTES:
+        try:
+            # As text, because msgspec does not check the encoding of fields that it skips.
+            records = _decoder.decode_lines(block.decode())
+            if len(records) == block.count(b"\n") + (not block.endswith(b"\n")):
+                return records
+        except _UNREADABLE:
+            pass
+    return list(map(_decode_record, split_lines(block)))
 
 
 def _decode_record(line: bytes) -> Record | LineError | None:
@@ -163,84 +169,123 @@ def click_as_event(record: Record) -> None:
     record.event_attributes = EventAttributes(object=thing, event=record.event, dwell=record.dwell, value=record.value)
 
 
+def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+    """The values of events by column, as they are in the records."""
+    records = [one for _, one, _ in entries]
+    found: list[Any] = [one.event_attributes for one in records]
+    attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in found]
+    objects: list[Any] = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
+    positions: list[Any] = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
+    ids = [name if type(name) is str else None for _, _, name in entries]
+    return {
+        "line": [number for number, _, _ in entries],
+        "query_id": [one.query_id for one in records],
+        "time": [one.timestamp for one in records],
+        "kind": [one.action_name for one in records],
+        "application": [one.application for one in records],
+        "user": [one.user_id for one in records],
+        "client": [one.client_id for one in records],
+        "session": [one.session_id or more.session_id for one, more in zip(records, attributes, strict=True)],
+        "event": [name or more.event for name, more in zip(ids, attributes, strict=True)],
+        "document": [one.object_id for one in objects],
+        "internal": [one.internal_id for one in objects],
+        "owner": [one.search_config for one in attributes],
+        "ordinal": [one.ordinal for one in positions],
+        "rank": [one.rank for one in attributes],
+        "dwell": [one.dwell for one in attributes],
+        "dwell_time": [one.dwell_time for one in attributes],
+        "value": [one.value for one in attributes],
+    }
+
+
+def _query_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+    """The values of queries by column, as they are in the records."""
+    records = [one for _, one, _ in entries]
+    return {
+        "line": [number for number, _, _ in entries],
+        "query_id": [one.query_id for one in records],
+        "time": [one.timestamp for one in records],
+        "text": [one.user_query for one in records],
+        "application": [one.application for one in records],
+        "user": [one.user_id for one in records],
+        "client": [one.client_id for one in records],
+        "session": [one.session_id for one in records],
+        "hits": [one.query_response_hit_ids for one in records],
+        "owners": [owners for _, _, owners in entries],
+        "attributes": [one.query_attributes for one in records],
+    }
+
+
 class ColumnBuilder:
-    """Builds columns from the records of one file, and counts what it converts or drops."""
+    """Collects the values of records of one file, converts them to batches, and counts what it converts or drops.
+
+    Values are collected after each block of lines, while its records are in the processor's cache.
+    """
 
     def __init__(self, path: object, result: ImportResult) -> None:
         self._path, self._result, self._counts = path, result, result.counts
+        self._queries: defaultdict[str, list[Any]] = defaultdict(list)
+        self._events: defaultdict[str, list[Any]] = defaultdict(list)
 
-    def events(self, entries: list[Entry]) -> pa.RecordBatch:
-        """Events as a batch of `EVENTS`."""
-        query_id = self._ids([one.query_id for _, one, _ in entries])
-        entries, query_id = self._drop_nulls(ImportNote.EVENT_WITHOUT_QUERY, entries, query_id)
-        time = self._times([one.timestamp for _, one, _ in entries])
-        entries, time, query_id = self._drop_nulls(ImportNote.EVENT_WITHOUT_TIME, entries, time, query_id)
-        records = [one for _, one, _ in entries]
-        attributes: list[Any] = [one.event_attributes for one in records]
-        attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in attributes]
-        ids = [one if type(one) is str else None for _, _, one in entries]
-        ids = [one or more.event for one, more in zip(ids, attributes, strict=True)]
-        sessions = [one.session_id or more.session_id for one, more in zip(records, attributes, strict=True)]
-        objects = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
-        positions = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
-        dwell = _numbers([one.dwell for one in attributes])
-        dwell_time = _numbers([one.dwell_time for one in attributes])
+    def __len__(self) -> int:
+        return len(self._queries["line"]) + len(self._events["line"])
+
+    def add(self, queries: Sequence[Entry], events: Sequence[Entry]) -> None:
+        """Collect the values of queries and events."""
+        for columns, values in ((self._queries, _query_values(queries)), (self._events, _event_values(events))):
+            for name, column in values.items():
+                columns[name] += column
+
+    def batches(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The collected records as batches of `QUERIES` and `EVENTS`; the next ones start empty."""
+        queries, events = dict(self._queries), dict(self._events)
+        self._queries.clear()
+        self._events.clear()
+        return self._query_batch(queries), self._event_batch(events)
+
+    def _event_batch(self, columns: Columns) -> pa.RecordBatch:
+        columns["query_id"] = self._ids(columns["query_id"])
+        columns = self._drop_nulls(ImportNote.EVENT_WITHOUT_QUERY, columns, "query_id")
+        columns["time"] = self._times(columns["time"])
+        columns = self._drop_nulls(ImportNote.EVENT_WITHOUT_TIME, columns, "time")
+        for name in ("application", "user", "client", "session", "event", "document", "internal", "owner"):
+            columns[name] = self._ids(columns[name])
+        columns["kind"] = _kinds(columns["kind"])
+        columns["ordinal"] = self._ordinals(columns["ordinal"])
+        columns["rank"] = _ranks(columns["rank"])
+        dwell, dwell_time = _numbers(columns["dwell"]), _numbers(columns["dwell_time"])
         self._counts[ImportNote.DWELL_TIME] += pc.sum(pc.greater(dwell_time.is_valid(), dwell.is_valid())).as_py() or 0
-        kinds = [one.action_name if type(one.action_name) is str else json.dumps(one.action_name) for one in records]
-        ranks = [one.rank if type(one.rank) is int and abs(one.rank) <= MAX_RANK else None for one in attributes]
-        columns = {
-            "query_id": query_id,
-            "kind": pa.array(kinds, pa.string()),
-            "application": self._ids([one.application for one in records]),
-            "user": self._ids([one.user_id for one in records]),
-            "client": self._ids([one.client_id for one in records]),
-            "session": self._ids(sessions),
-            "event": self._ids(ids),
-            "document": self._ids([one.object_id for one in objects]),
-            "internal": self._ids([one.internal_id for one in objects]),
-            "owner": self._ids([one.search_config for one in attributes]),
-            "time": time,
-            "ordinal": self._ordinals([one.ordinal for one in positions]),
-            "rank": pa.array(ranks, pa.int64()),
-            "dwell": pc.coalesce(dwell, dwell_time),
-            "value": _numbers([one.value for one in attributes]),
-        }
-        return pa.RecordBatch.from_pydict(columns, EVENTS)
+        columns |= {"dwell": pc.coalesce(dwell, dwell_time), "value": _numbers(columns["value"])}
+        return pa.RecordBatch.from_arrays([columns[name] for name in EVENTS.names], schema=EVENTS)
 
-    def queries(self, entries: list[Entry]) -> pa.RecordBatch:
-        """Queries as a batch of `QUERIES`."""
-        query_id = self._ids([one.query_id for _, one, _ in entries])
-        entries, query_id = self._drop_nulls(ImportNote.QUERY_WITHOUT_ID, entries, query_id)
-        time = self._times([one.timestamp for _, one, _ in entries])
-        hits = self._hits([one.query_response_hit_ids for _, one, _ in entries])
-        entries, hits, query_id, time = self._drop_nulls(ImportNote.HIT_WITHOUT_ID, entries, hits, query_id, time)
-        records = [one for _, one, _ in entries]
-        own, attributes = split_own([self._texts_in(one.query_attributes) for one in records])
-        texts = [one.user_query if type(one.user_query) is str else None for one in records]
-        columns = {
-            "query_id": query_id,
-            "time": time,
+    def _query_batch(self, columns: Columns) -> pa.RecordBatch:
+        columns["query_id"] = self._ids(columns["query_id"])
+        columns = self._drop_nulls(ImportNote.QUERY_WITHOUT_ID, columns, "query_id")
+        columns |= {"time": self._times(columns["time"]), "hits": self._hits(columns["hits"])}
+        columns = self._drop_nulls(ImportNote.HIT_WITHOUT_ID, columns, "hits")
+        hits, texts = columns["hits"], [one if type(one) is str else None for one in columns["text"]]
+        for name in ("application", "user", "client", "session"):
+            columns[name] = self._ids(columns[name])
+        columns["own"], columns["attributes"] = split_own(list(map(self._texts_in, columns["attributes"])))
+        columns |= {
             "text": pa.array(texts, pa.string()),
-            "application": self._ids([one.application for one in records]),
-            "user": self._ids([one.user_id for one in records]),
-            "client": self._ids([one.client_id for one in records]),
-            "session": self._ids([one.session_id for one in records]),
             "hits": pc.if_else(pc.greater(pc.list_value_length(hits), 0), hits, None),
-            "owners": pa.array([owners for _, _, owners in entries], pa.list_(pa.string())),
-            "own": own,
-            "attributes": attributes,
+            "owners": pa.array(columns["owners"], pa.list_(pa.string())),
         }
-        return pa.RecordBatch.from_pydict(columns, QUERIES)
+        return pa.RecordBatch.from_arrays([columns[name] for name in QUERIES.names], schema=QUERIES)
 
-    def _drop_nulls(self, reason: str, entries: list[Entry], column: pa.Array, *others: pa.Array) -> Any:
-        """Drop entries where the first column is null, and count them."""
-        if not column.null_count:
-            return entries, column, *others
-        is_valid = column.is_valid()
-        for place in np.flatnonzero(~np.asarray(is_valid)).tolist():
-            self._result.drop(reason, f"{self._path}:{entries[place][0]}")
-        entries = [one for one, valid in zip(entries, is_valid.to_pylist(), strict=True) if valid]
-        return entries, *(one.filter(is_valid) for one in (column, *others))
+    def _drop_nulls(self, reason: str, columns: Columns, name: str) -> Columns:
+        """Drop records where this column, already converted, is null, and count them."""
+        if not columns[name].null_count:
+            return columns
+        is_valid = columns[name].is_valid()
+        mask = is_valid.to_pylist()
+        for line in compress(columns["line"], pc.invert(is_valid).to_pylist()):
+            self._result.drop(reason, f"{self._path}:{line}")
+        return {
+            name: list(compress(column, mask)) if isinstance(column, list) else column.filter(is_valid)
+            for name, column in columns.items()
+        }
 
     def _ids(self, values: list[Any]) -> pa.Array:
         """Ids as texts, null for an empty one."""
@@ -248,7 +293,8 @@ class ColumnBuilder:
             texts = pa.array(values, pa.string())
         except pa.ArrowTypeError:
             texts = pa.array([id_text(value, self._counts) for value in values], pa.string())
-        return pc.if_else(pc.equal(texts, ""), None, texts) if "" in values else texts
+        is_empty = pc.equal(texts, "")
+        return pc.if_else(is_empty, None, texts) if is_empty.true_count else texts
 
     def _times(self, values: list[Any]) -> pa.Array:
         """Microseconds since 1970, null for invalid times."""
@@ -276,11 +322,8 @@ class ColumnBuilder:
         """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; others are counted."""
         if type(attributes) is not dict:
             return {}
-        try:
-            "".join(attributes.values())  # the fastest way to check that all are texts
+        if set(map(type, attributes.values())) <= {str}:
             return attributes
-        except TypeError:
-            pass
         simple = {name: one for name, one in attributes.items() if type(one) in (str, int, float, bool)}
         nulls = sum(one is None for one in attributes.values())
         self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += len(attributes) - len(simple) - nulls
@@ -288,7 +331,9 @@ class ColumnBuilder:
 
     def _ordinals(self, values: list[Any]) -> pa.Array:
         """Whole numbers that a log can hold, null for others."""
-        numbers = [one if one is None or type(one) is int else self._whole(one) for one in values]
+        numbers = values
+        if not set(map(type, values)) <= {int, NoneType}:
+            numbers = [one if one is None or type(one) is int else self._whole(one) for one in values]
         try:
             return pa.array(numbers, pa.int64())
         except OverflowError:
@@ -301,6 +346,20 @@ class ColumnBuilder:
             return int(number) if number == int(number) else None
         except (TypeError, ValueError, OverflowError):
             return None
+
+
+def _kinds(values: list[Any]) -> pa.Array:
+    """Names of actions; what is no text is written as JSON."""
+    try:
+        return pa.array(values, pa.string())
+    except pa.ArrowTypeError:
+        return pa.array([one if type(one) is str else json.dumps(one) for one in values], pa.string())
+
+
+def _ranks(values: list[Any]) -> pa.Array:
+    """Ranks that a log can hold, null for others."""
+    ranks = [one if type(one) is int and abs(one) <= MAX_RANK else None for one in values]
+    return pa.array(ranks, pa.int64())
 
 
 def _numbers(values: list[Any]) -> pa.Array:

@@ -37,18 +37,23 @@ def lines_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]
 
     Every line ends in a newline, except lines longer than `MAX_LINE_BYTES`, and the last line if it has none.
     """
-    for first, lines in blocks_of(path, size):
-        yield from enumerate(lines, first)
+    for first, block in blocks_of(path, size):
+        yield from enumerate(split_lines(block), first)
 
 
-def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, list[bytes]]]:
-    """The same lines in blocks: the number of the first line, and the lines."""
+def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]:
+    """The same lines in blocks: the number of the first line, and the lines as one text."""
     with open_text(path) as (raw, source):
         number = 1
         for block in _whole_lines(path, source, size if source is raw else sys.maxsize):
-            lines = BytesIO(block).readlines()
-            yield number, lines if len(block) <= MAX_LINE_BYTES else [line[:MAX_LINE_BYTES] for line in lines]
-            number += len(lines)
+            yield number, block
+            number += block.count(b"\n")
+
+
+def split_lines(block: bytes) -> list[bytes]:
+    """The lines of a block; a line longer than `MAX_LINE_BYTES` is cut off."""
+    lines = BytesIO(block).readlines()
+    return lines if len(block) <= MAX_LINE_BYTES else [line[:MAX_LINE_BYTES] for line in lines]
 
 
 @contextmanager
