@@ -65,6 +65,8 @@ class LogEvidence:
         events = part.events
         some = ~part.is_shown & np.asarray(pc.is_null(events["rank"]))
         some &= part.sizes[part.query] > 0
+        if not some.any():
+            return
         has_object = some & np.asarray(pc.is_valid(events["document"]))
         self.objects += int(has_object.sum())
         self.joined += int((has_object & (part.by_object >= 0)).sum())

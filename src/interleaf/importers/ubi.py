@@ -53,9 +53,10 @@ class UbiReader:
         """Read all lines of a file, plain or gzip."""
         columns = ColumnBuilder(file.path, self._result)
         name: Any = None  # the id that an action line gives to the record in the next line
-        for first, block in blocks_of(file.here):
-            lines = split_lines(block) if self._answer_of else None
-            for number, record in enumerate(decode_records(block), first):
+        first = 1
+        for block in blocks_of(file.here):
+            records, lines = decode_records(block), split_lines(block) if self._answer_of else None
+            for number, record in enumerate(records, first):
                 if type(record) is Record and record.action_name is not None and type(record.source) is not Record:
                     self._events.append((number, record, name))
                     name = None
@@ -66,6 +67,7 @@ class UbiReader:
                     name = None
                     reason = problem.reason if isinstance(problem, LineError) else DropReason.NOT_JSON
                     self._result.drop(reason, f"{file.path}:{number}")
+            first += len(records)
             columns.add(self._queries, self._events)
             self._queries.clear()
             self._events.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import compress
 from types import NoneType
@@ -172,8 +172,8 @@ def click_as_event(record: Record) -> None:
 def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """The values of events by column, as they are in the records."""
     records = [one for _, one, _ in entries]
-    found: list[Any] = [one.event_attributes for one in records]
-    attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in found]
+    values: list[Any] = [one.event_attributes for one in records]
+    attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in values]
     objects: list[Any] = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
     positions: list[Any] = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
     ids = [name if type(name) is str else None for _, _, name in entries]
@@ -382,15 +382,25 @@ def split_own(attributes: Sequence[dict[str, str]]) -> tuple[pa.StructArray, pa.
     places: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)  # by the names of the attributes
     for place, one in enumerate(attributes):
         places[("experiment" in one and "method" in one and "rankers" in one and tuple(one)) or ()].append(place)
-    kind, texts, batches = QUERIES.field("own").type, [b""] * len(attributes), []
+    kind, texts = QUERIES.field("own").type, [b""] * len(attributes)
+    parts = [pa.nulls(0, kind)]
     for names, some in places.items():
-        columns = dict(zip(names, zip(*(attributes[place].values() for place in some), strict=True), strict=False))
-        arrays = [pa.array(columns.pop(name, [None] * len(some)), pa.string()) for name in CARRIED]
-        batches.append(pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([not names] * len(some))))
-        for place, *values in zip(some, *columns.values(), strict=True):
-            texts[place] = _encode(dict(zip(columns, values, strict=True)) if names else attributes[place])
-    order = np.argsort([place for some in places.values() for place in some])
-    own = pa.concat_arrays(batches).take(pa.array(order)) if batches else pa.nulls(0, kind)
+        rows = [attributes[place] for place in some]
+        if not names:
+            parts.append(pa.nulls(len(some), kind))
+            encoded: Iterable[bytes] = map(_encode, rows)
+        else:
+            columns = dict(zip(names, zip(*(one.values() for one in rows), strict=True), strict=True))
+            arrays = [pa.array(columns.pop(name, [None] * len(some)), pa.string()) for name in CARRIED]
+            parts.append(pa.StructArray.from_arrays(arrays, fields=list(kind)))
+            others = list(zip(*columns.values(), strict=True)) or [()] * len(some)
+            distinct = {values: _encode(dict(zip(columns, values, strict=True))) for values in set(others)}
+            encoded = map(distinct.__getitem__, others)
+        for place, data in zip(some, encoded, strict=True):
+            texts[place] = data
+    own = pa.concat_arrays(parts)
+    if len(places) > 1:
+        own = own.take(pa.array(np.argsort([place for some in places.values() for place in some])))
     return own, pa.array(texts, pa.string())
 
 

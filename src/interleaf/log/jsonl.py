@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, BinaryIO, cast
@@ -37,17 +38,13 @@ def lines_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]
 
     Every line ends in a newline, except lines longer than `MAX_LINE_BYTES`, and the last line if it has none.
     """
-    for first, block in blocks_of(path, size):
-        yield from enumerate(split_lines(block), first)
+    yield from enumerate(chain.from_iterable(map(split_lines, blocks_of(path, size))), 1)
 
 
-def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[tuple[int, bytes]]:
-    """The same lines in blocks: the number of the first line, and the lines as one text."""
+def blocks_of(path: Path, size: int = sys.maxsize) -> Iterator[bytes]:
+    """The same lines in blocks, each of whole lines."""
     with open_text(path) as (raw, source):
-        number = 1
-        for block in _whole_lines(path, source, size if source is raw else sys.maxsize):
-            yield number, block
-            number += block.count(b"\n")
+        yield from _whole_lines(path, source, size if source is raw else sys.maxsize)
 
 
 def split_lines(block: bytes) -> list[bytes]:
