@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from interleaf.errors import DataError
 from interleaf.importers.protocol import UNDATED
-from interleaf.importers.ubi_export import whole_file
 from interleaf.interleaving.api import interleave
 from interleaf.log.reader import read
-from interleaf.log.record_batches import rows_to_batch, write_batches
+from interleaf.log.record_batches import rows_of, rows_to_batch, whole_file, write_batches
 
 AT_ONCE = 1024
 LOG_RANKINGS = "log the rankings (LogWriter's rankings=True)"
@@ -40,9 +39,8 @@ def export_trec(source: Any, folder: str | Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     rankings: dict[str, dict[str, list[str]]] = {}
     grades: dict[tuple[str, str], int] = {}
-    for batch in read(source, ["query", "rankers", "rankings", "documents", "grades"]):
-        for row in batch.to_pylist():
-            _gather(row, rankings, grades, counts)
+    for row in rows_of(read(source, ["query", "rankers", "rankings", "documents", "grades"])):
+        _gather(row, rankings, grades, counts)
     if not rankings and not grades:
         raise DataError(f"the log holds no rankings with a query, and no grades; {LOG_RANKINGS}")
     for ranker, by_query in rankings.items():
@@ -72,8 +70,8 @@ def _gather(
         counts["impression without rankings"] += 1
         return
     for ranker, ranking in zip(row["rankers"], row["rankings"], strict=True):
-        known = rankings.setdefault(ranker, {}).setdefault(query, ranking)
-        counts["ranking that changed since, left out"] += known != ranking
+        first = rankings.setdefault(ranker, {}).setdefault(query, ranking)
+        counts["ranking that changed since, left out"] += first != ranking
 
 
 def run_lines(by_query: Mapping[str, Sequence[str]], tag: str) -> Iterator[bytes]:
@@ -89,7 +87,7 @@ def run_lines(by_query: Mapping[str, Sequence[str]], tag: str) -> Iterator[bytes
 
 
 def _name(text: str) -> str:
-    return _UNFIT.sub(lambda found: quote(found[0], safe=""), text)
+    return _UNFIT.sub(lambda match: quote(match[0], safe=""), text)
 
 
 def compose(
@@ -112,21 +110,15 @@ def compose(
     if not shared:
         raise DataError(f"no query is ranked by all of {list(rankings)}; give runs of the same queries")
 
+    def compose_row(query: str) -> dict[str, Any]:
+        by_ranker = {ranker: list(by_query[query]) for ranker, by_query in rankings.items()}
+        shown = interleave(by_ranker, method, k, key=(experiment, seed, query))
+        about = {"experiment": experiment, "version": 1, "impression": query, "query": query, "arm": "interleaved"}
+        return shown.to_dict(rankings=True) | about | {"time": UNDATED}
+
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, len(shared), AT_ONCE):
-            rows = [
-                _compose_row(rankings, query, method, k, experiment, seed) for query in shared[start : start + AT_ONCE]
-            ]
-            yield rows_to_batch(rows)
+            yield rows_to_batch(map(compose_row, shared[start : start + AT_ONCE]))
 
     counts["impressions"] = write_batches(out, batches())
     return +counts
-
-
-def _compose_row(
-    rankings: Mapping[str, Mapping[str, Sequence[str]]], query: str, method: str, k: int, experiment: str, seed: int
-) -> dict[str, Any]:
-    given = {ranker: list(by_query[query]) for ranker, by_query in rankings.items()}
-    shown = interleave(given, method, k, key=(experiment, seed, query))
-    about = {"experiment": experiment, "version": 1, "impression": query, "query": query, "arm": "interleaved"}
-    return shown.to_dict(rankings=True) | about | {"time": UNDATED}

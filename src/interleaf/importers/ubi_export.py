@@ -7,23 +7,18 @@ written as `attribute:NAME`. Events have an object and an ordinal (from 1) for o
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated, Any, cast
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from interleaf.errors import DataError
 from interleaf.log import schema
 from interleaf.log.reader import LogReading, read
+from interleaf.log.record_batches import iso, rows_of, whole_file
 from interleaf.log.validation import GAPS, RULES, of_field
 
 OUTSIDE = {"time", "query", "documents", "events", "attributes"}  # these have their own fields in UBI
@@ -38,13 +33,13 @@ def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
     >>> texts_of({"experiment": "shop", "version": 2, "teams": [0, 1], "attributes": {"device": "phone"}})
     {'experiment': 'shop', 'version': '2', 'teams': '[0,1]', 'device': 'phone'}
     """
-    found = {
+    texts = {
         name: row[name] if pa.types.is_string(column.type) else json.dumps(row[name], separators=(",", ":"))
         for name, column in CARRIED.items()
         if row.get(name) is not None
     }
-    given = dict(row.get("attributes") or {})
-    return found | {PREFIX + name if name in CARRIED else name: text for name, text in given.items()}
+    attributes = dict(row.get("attributes") or {})
+    return texts | {PREFIX + name if name in CARRIED else name: text for name, text in attributes.items()}
 
 
 def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
@@ -94,32 +89,6 @@ def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]
     return column, {place: problems[code] for place, code in enumerate(codes) if code in problems}
 
 
-def iso(moment: datetime) -> str:
-    """A time in UBI's format, in UTC, with full precision."""
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-@contextmanager
-def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Write a file under a temporary name in the same folder; rename it at the end, or remove it on an error."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise DataError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with open(temporary, "wb") as raw:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as zipped:
-                    yield cast(IO[bytes], zipped)
-            else:
-                yield raw
-        os.replace(temporary, path)
-    except OSError as problem:
-        raise DataError(f"cannot write {path}: {problem.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 MAX_ID = 100  # characters of a client_id, by the schema
 QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
@@ -132,12 +101,9 @@ def export_ubi(
     `object_id_field` is the field of the index that holds the document ids.
     """
     reading = read(source, schema.SCHEMA.names)
-    with whole_file(path) as file:
-        for batch in reading:
-            for start in range(0, batch.num_rows, 1024):
-                for row in batch.slice(start, 1024).to_pylist():
-                    for line in _lines(row, application, object_id_field):
-                        file.write(line)
+    with whole_file(Path(path)) as file:
+        for row in rows_of(reading):
+            file.writelines(_lines(row, application, object_id_field))
     return reading
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -43,37 +43,24 @@ def import_yandex(source: Paths, out: str | Path, options: ImportOptions = _DEFA
         raise DataError(f"{len(paths)} files are given; a yandex log is one file")
     path = Path(paths[0])
     imported = ImportResult(unit="session")
-    sessions: dict[str, list[_Page]] = {}
+    pages: list[dict[str, Any]] = []
+    sessions: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, fields in _lines(path):
         try:
-            _add(sessions, fields, options.time_unit, imported)
+            page = _page_or_click(sessions, fields, options.time_unit, imported.counts)
         except DataError as problem:
             raise DataError(f"{path}, line {number}: {problem}") from None
-    pages = [page for shown in sessions.values() for page in shown]
+        if page is not None:
+            pages.append(page | {"impression": f"p-{len(pages) + 1}"})
+            sessions[page["session"]].append(pages[-1])
     if not pages:
         raise DataError(f"{path} shows no page; a page is a line of session, time, Q, query, region and urls")
     constant = {"experiment": options.experiment, "version": 1, "arm": ENGINE, "rankers": [ENGINE]}
     constant["method"] = options.single
-    pages.sort(key=lambda page: page.number)
     starts = range(0, len(pages), AT_ONCE)
-    write_batches(out, (rows_to_batch(constant | page.row() for page in pages[at : at + AT_ONCE]) for at in starts))
-    imported.impressions, imported.events = len(pages), sum(len(page.events) for page in pages)
+    write_batches(out, (rows_to_batch(constant | page for page in pages[at : at + AT_ONCE]) for at in starts))
+    imported.impressions, imported.events = len(pages), sum(len(page["events"]) for page in pages)
     return imported
-
-
-@dataclass(eq=False)
-class _Page:
-    number: int
-    session: str
-    time: datetime
-    query: str
-    region: str
-    documents: list[str]
-    events: list[dict[str, Any]]
-
-    def row(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in ("session", "time", "query", "documents", "events")}
-        return found | {"impression": f"p-{self.number}", "unit": self.session, "attributes": {"region": self.region}}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -86,8 +73,10 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, imported: ImportResult) -> None:
-    """Add a page, or a click to the latest page of the session that shows the document."""
+def _page_or_click(
+    sessions: Mapping[str, list[dict[str, Any]]], fields: list[str], unit: float, counts: Counter[str]
+) -> dict[str, Any] | None:
+    """A new page; or None for a click, which is added to the latest page of its session that shows the document."""
     session, passed, kind = fields[:3] if len(fields) > 3 else ("", "", "")
     if "" in fields or (not (kind == "C" and len(fields) == 4) and not (kind == "Q" and len(fields) > 5)):
         raise DataError("it is neither session, time, Q, query, region and urls, nor session, time, C and one url")
@@ -96,13 +85,12 @@ def _add(sessions: dict[str, list[_Page]], fields: list[str], unit: float, impor
     except (ValueError, OverflowError):
         raise DataError(f"{passed!r} is no time") from None
     if kind == "Q":
-        imported.impressions += 1
-        page = _Page(imported.impressions, session, time, fields[3], fields[4], fields[5:], [])
-        sessions.setdefault(session, []).append(page)
-        return
+        about = {"unit": session, "session": session, "time": time, "query": fields[3]}
+        return about | {"attributes": {"region": fields[4]}, "documents": fields[5:], "events": []}
     for place, page in enumerate(reversed(sessions.get(session, []))):
-        if fields[3] in page.documents:
-            imported.counts[ImportNote.EARLIER_PAGE] += place > 0
-            page.events.append({"kind": "click", "rank": page.documents.index(fields[3]) + 1, "time": time})
-            return
-    imported.counts[ImportNote.EVENT_NOT_ON_LIST] += 1
+        if fields[3] in page["documents"]:
+            counts[ImportNote.EARLIER_PAGE] += place > 0
+            page["events"].append({"kind": "click", "rank": page["documents"].index(fields[3]) + 1, "time": time})
+            return None
+    counts[ImportNote.EVENT_NOT_ON_LIST] += 1
+    return None

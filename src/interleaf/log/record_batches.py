@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,8 +47,8 @@ def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     (1, True)
     """
     rows = list(rows)
-    known = {column.name for column in schema.COLUMNS}
-    others = dict.fromkeys(name for row in rows for name in row if name not in known and name != "fixed")
+    names = {*schema.SCHEMA.names, "fixed"}
+    others = dict.fromkeys(name for row in rows for name in row if name not in names)
     columns: dict[str, pa.Array] = {}
     for column in schema.COLUMNS:
         values = [row.get(column.name) for row in rows]
@@ -91,7 +91,7 @@ def write_batches(
     write = next((writer for ending, writer in WRITERS.items() if path.name.endswith(ending)), None)
     if write is None:
         raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
-    with _whole_or_not_at_all(path) as file:
+    with whole_file(path) as file:
         return write(file, *_of_one_schema(batches, metadata or {}))
 
 
@@ -99,15 +99,15 @@ def _of_one_schema(
     batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of the first batch with the file's metadata, and all batches, which must have this schema."""
-    given = map(normalise, check_batches(batches))
-    first = next(given, None)
-    found = schema.SCHEMA if first is None else first.schema
-    schema.validate(found)
+    rest = map(normalise, check_batches(batches))
+    first = next(rest, None)
+    columns = schema.SCHEMA if first is None else first.schema
+    schema.validate(columns)
     words = {schema.VERSION_KEY: str(schema.VERSION)} | {name.encode(): text for name, text in metadata.items()}
-    whole = found.with_metadata({**(found.metadata or {}), **words})
+    whole = columns.with_metadata({**(columns.metadata or {}), **words})
 
-    def held() -> Iterator[pa.RecordBatch]:
-        for number, batch in enumerate(chain([] if first is None else [first], given)):
+    def with_metadata() -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(chain([] if first is None else [first], rest)):
             if not batch.schema.equals(whole):
                 raise DataError(
                     f"batch {number + 1} has the columns {batch.schema.names}, of other names or types than the first; "
@@ -115,7 +115,7 @@ def _of_one_schema(
                 )
             yield batch.replace_schema_metadata(whole.metadata)
 
-    return whole, held()
+    return whole, with_metadata()
 
 
 def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
@@ -139,16 +139,20 @@ def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.Rec
     return count
 
 
-def _write_lines(file: IO[bytes] | gzip.GzipFile, columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+def _write_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
     """Write one impression per line; nulls are left out, and a map is an object."""
     maps = [field.name for field in columns if pa.types.is_map(field.type)]
     count = 0
-    for batch in batches:
-        for start in range(0, batch.num_rows, 1024):  # only so many rows are Python objects at a time
-            for row in batch.slice(start, 1024).to_pylist():
-                file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
-        count += batch.num_rows
+    for count, row in enumerate(rows_of(batches), 1):  # noqa: B007
+        file.write(line_of(row | {name: dict(row[name]) for name in maps if row[name] is not None}))
     return count
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """The rows of batches as dictionaries, only 1,024 of them at a time."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, 1024):
+            yield from batch.slice(start, 1024).to_pylist()
 
 
 def line_of(row: Mapping[str, Any]) -> bytes:
@@ -162,10 +166,9 @@ def line_of(row: Mapping[str, Any]) -> bytes:
         raise DataError(f"impression {row.get('impression')!r} holds a number that JSON cannot: {row}") from None
 
 
-def _write_zipped_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    # No name and no time in the header, so that the same rows always make the same file.
-    with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as zipped:
-        return _write_lines(zipped, columns, batches)
+def iso(moment: datetime) -> str:
+    """A time as ISO 8601 in UTC, with full precision."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _stripped(value: Any) -> Any:
@@ -175,26 +178,35 @@ def _stripped(value: Any) -> Any:
     if isinstance(value, list):
         return [_stripped(inner) for inner in value]
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return iso(value)
     return value.isoformat() if isinstance(value, date) else value
 
 
 Writer = Callable[[IO[bytes], pa.Schema, Iterator[pa.RecordBatch]], int]
-WRITERS: dict[str, Writer] = {".parquet": _write_parquet, ".jsonl": _write_lines, ".jsonl.gz": _write_zipped_lines}
+WRITERS: dict[str, Writer] = {".parquet": _write_parquet, ".jsonl": _write_lines, ".jsonl.gz": _write_lines}
 
 
 @contextmanager
-def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file under a temporary name in the same folder; it is renamed at the end, or removed after an error."""
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file under a temporary name in the same folder; it is renamed at the end, or removed after an error.
+
+    A file whose name ends in `.gz` is packed.
+    """
     if not path.parent.is_dir():
         raise DataError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with open(temporary, "wb") as file:
-            yield file
+            if path.suffix == ".gz":  # without name and time, so that the same rows always make the same file
+                with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield file
             file.flush()
             os.fsync(file.fileno())  # a rename must not reach the disk before the rows do
         os.replace(temporary, path)
+    except OSError as problem:
+        raise DataError(f"cannot write {path}: {problem.strerror or problem}") from problem
     finally:
         temporary.unlink(missing_ok=True)
 
