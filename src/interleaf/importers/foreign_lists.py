@@ -48,8 +48,8 @@ class LogEvidence:
         for owners in (pc.list_flatten(part.queries["owners"]), part.events["owner"]):
             self.owners.update(pc.unique(owners).drop_null().to_pylist())
         for unit in UNITS:
-            known = part.identity(unit)
-            self.units[unit] += len(known) - known.null_count
+            ids = part.identity(unit)
+            self.units[unit] += len(ids) - ids.null_count
         self._look(part)
         if self.owners:
             self._look_for_mixed(part)
@@ -74,18 +74,17 @@ class LogEvidence:
         place = np.maximum(part.by_object, part.by_internal)
         ordinal = np.asarray(pc.fill_null(events["ordinal"], -1))
         some &= ordinal >= 0
-        applications = events["application"]
-        for name in pc.unique(applications.filter(pc.greater_equal(events["ordinal"], 0))).to_pylist():
-            there = pc.is_null(applications) if name is None else pc.fill_null(pc.equal(applications, name), False)
-            these = some & np.asarray(there)
-            found = {
-                "start 0": (place == ordinal) & (place >= 0),
-                "start 1": (place + 1 == ordinal) & (place >= 0),
-                "zero": ordinal == 0,
-                "last": ordinal == part.sizes[part.query],
-            }
-            if these.any():
-                self.bases[name].update({what: int((these & mask).sum()) for what, mask in found.items()})
+        masks = {
+            "start 0": (place == ordinal) & (place >= 0),
+            "start 1": (place + 1 == ordinal) & (place >= 0),
+            "zero": ordinal == 0,
+            "last": ordinal == part.sizes[part.query],
+        }
+        encoded = events["application"].dictionary_encode(null_encoding="encode")
+        codes, names = np.asarray(encoded.indices), encoded.dictionary.to_pylist()
+        for code in np.unique(codes[some]).tolist():
+            these = some & (codes == code)
+            self.bases[names[code]].update({what: int((these & mask).sum()) for what, mask in masks.items()})
 
     @property
     def join_rate(self) -> float | None:
@@ -99,12 +98,12 @@ class LogEvidence:
 
     def start_of(self, application: str | None) -> int | None:
         """Where the ordinals of an application start: by most joined events, else by ordinals that exclude 0 or 1."""
-        found = self.bases.get(application, Counter())
-        if found["start 0"] != found["start 1"] and self.ids_join:
-            return int(found["start 1"] > found["start 0"])
-        if bool(found["zero"]) == bool(found["last"]):
+        counts = self.bases.get(application, Counter())
+        if counts["start 0"] != counts["start 1"] and self.ids_join:
+            return int(counts["start 1"] > counts["start 0"])
+        if bool(counts["zero"]) == bool(counts["last"]):
             return None
-        return 0 if found["zero"] else 1
+        return 0 if counts["zero"] else 1
 
     @property
     def unit(self) -> str | None:
@@ -151,7 +150,7 @@ class Foreign:
     def columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of usable lists, except time, query, documents and events, which every list has."""
         options, size, some = self._options, int(usable.sum()), pa.array(usable)
-        known = {unit: part.identity(unit).filter(some) for unit in UNITS}
+        ids = {unit: part.identity(unit).filter(some) for unit in UNITS}
         zeros = pa.array(np.zeros(size, np.int64))
         same: dict[str, Any] = {"experiment": options.experiment, "version": 1}
         if self._rankers:
@@ -165,24 +164,24 @@ class Foreign:
             columns["teams"] = self._teams(part, usable)
         return columns | {
             "impression": part.queries["query_id"].filter(some),
-            "unit": self._unit(known),
-            "session": known["session"],
+            "unit": self._unit(ids),
+            "session": ids["session"],
             "attributes": _attributes(part, usable),
         }
 
-    def _unit(self, known: dict[str, pa.Array]) -> pa.Array:
+    def _unit(self, ids: dict[str, pa.Array]) -> pa.Array:
         """The chosen kind of unit, else the next kind that is known."""
-        found = pc.coalesce(*(known[unit] for unit in self._units))
-        self._counts[ImportNote.OTHER_UNIT] += known[self._units[0]].null_count - found.null_count
-        self._counts[ImportNote.UNKNOWN_UNIT] += found.null_count
-        return found
+        units = pc.coalesce(*(ids[unit] for unit in self._units))
+        self._counts[ImportNote.OTHER_UNIT] += ids[self._units[0]].null_count - units.null_count
+        self._counts[ImportNote.UNKNOWN_UNIT] += units.null_count
+        return units
 
     def _arm_columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists with one configuration each, as in an A/B test."""
         self._counts[ImportNote.ONE_CONFIGURATION] += int(usable.sum())
         place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
         methods = [str(unchanged(ranker)) for ranker in self._rankers]
-        return {name: pa.array(found).take(place) for name, found in (("arm", self._rankers), ("method", methods))}
+        return {"arm": pa.array(self._rankers).take(place), "method": pa.array(methods).take(place)}
 
     def configurations(self, part: Partition) -> pa.Array:
         """The configuration of each list, if none is mixed; if there is only one, all lists have it."""
@@ -201,14 +200,15 @@ class Foreign:
 
 def _attributes(part: Partition, usable: Array) -> pa.Array:
     """The attributes of each query, its application first; equal attributes are decoded once."""
-    applications = part.queries["application"].dictionary_encode()
-    names = [*applications.dictionary.to_pylist(), None]
-    application = np.asarray(pc.fill_null(applications.indices, len(names) - 1)).astype(np.int64)
+    applications = part.queries["application"].dictionary_encode(null_encoding="encode")
+    names = applications.dictionary.to_pylist()
+    application = np.asarray(applications.indices).astype(np.int64)
     pairs, place = np.unique((application * len(part.attributes) + part.codes)[usable], return_inverse=True)
     different = []
     for pair in pairs.tolist():
-        name, about = names[pair // len(part.attributes)], part.attributes[pair % len(part.attributes)]
-        different.append(about if name is None else {"application": name} | about)
+        code, about = divmod(pair, len(part.attributes))
+        application_name = {} if names[code] is None else {"application": names[code]}
+        different.append(application_name | part.attributes[about])
     return attribute_maps(different, place)
 
 

@@ -10,7 +10,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Self
 from zlib import crc32
 
@@ -48,14 +47,14 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
     return pa.concat_batches([queries.filter(pa.array(~is_repeated)), rows]).take(pa.array(np.argsort(order)))
 
 
-def _merge_rows(known: Row, query: Row, counts: Counter[str]) -> Row:
+def _merge_rows(earlier: Row, query: Row, counts: Counter[str]) -> Row:
     """Merge two records of a query: missing fields are filled in, and the list comes from the more complete record."""
-    first, other = (query, known) if _list_detail(query) > _list_detail(known) else (known, query)
+    other, first = sorted((query, earlier), key=_list_detail)  # of equal ones, the earlier record is the first
     whole = {name: other[name] if value is None else value for name, value in first.items()}
     whole["attributes"] = other["attributes"] | first["attributes"]
-    if None not in (known["hits"], query["hits"]) and known["hits"] != query["hits"]:
+    if None not in (earlier["hits"], query["hits"]) and earlier["hits"] != query["hits"]:
         counts[ImportNote.QUERY_WITH_OTHER_HITS] += 1
-    elif whole == known:
+    elif whole == earlier:
         counts[ImportNote.QUERY_REPEATED] += 1
     else:
         counts[ImportNote.QUERY_COMPLETED] += 1
@@ -90,7 +89,7 @@ class Partition:
         self.is_ours = np.asarray(self.queries["own"].is_valid())
         self.events = self._with_ranks_of_ours(self.events)
         lists = self._with_rebuilt(self.queries["hits"])
-        self.is_told = np.asarray(pc.is_valid(lists))
+        self.has_list = np.asarray(pc.is_valid(lists))
         self.sizes = _integers(pc.fill_null(pc.list_value_length(lists), 0))
         self.hits = pc.list_flatten(lists)
 
@@ -125,10 +124,8 @@ class Partition:
 
     def identity(self, name: str) -> pa.Array:
         """The `user`, `client` or `session` id of each query: from the query, else from its first event with one."""
-        first = np.full(len(self.codes), -1, np.int64)
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
-        first[self.query[some][::-1]] = some[::-1]
-        by_event = self.events[name].take(pa.array(first, mask=first < 0))
+        by_event = _first_values(self.events[name], some, self.query[some], len(self.codes))
         inside = [one.get("user_id") or None for one in self.attributes] if name == "user" else []
         by_attribute = pa.array(inside, pa.string()).take(pa.array(self.codes)) if any(inside) else by_event
         return pc.coalesce(self.queries[name], by_attribute, by_event)
@@ -162,20 +159,15 @@ class Partition:
     @cached_property
     def owners(self) -> pa.Array:
         """The name of the ranker that owns each hit: from the query, else from the first event that names one."""
-        is_said = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
-        said = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(is_said) - 1, mask=~is_said))
-        some, places = self.naming
-        first = np.full(len(self.hits), -1, np.int64)
-        first[places[::-1]] = some[::-1]
-        return pc.coalesce(said, self.events["owner"].take(pa.array(first, mask=first < 0)))
+        has_owners = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
+        by_query = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(has_owners) - 1, mask=~has_owners))
+        return pc.coalesce(by_query, _first_values(self.events["owner"], *self.naming, len(self.hits)))
 
     @cached_property
     def configurations(self) -> pa.Array:
         """The first known owner of each list."""
-        known = np.flatnonzero(np.asarray(pc.is_valid(self.owners)))
-        first = np.full(len(self.sizes), -1, np.int64)
-        first[self.lists[known][::-1]] = known[::-1]
-        return self.owners.take(pa.array(first, mask=first < 0))
+        some = np.flatnonzero(np.asarray(pc.is_valid(self.owners)))
+        return _first_values(self.owners, some, self.lists[some], len(self.sizes))
 
     @cached_property
     def shows_twice(self) -> Array:
@@ -213,9 +205,16 @@ def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), values)
 
 
-def _integers(found: Any) -> Array:
+def _first_values(values: pa.Array, some: Array, groups: Array, count: int) -> pa.Array:
+    """For each of `count` groups its first value, null if it has none; `some[n]` is a value of `groups[n]`."""
+    first = np.full(count, -1, np.int64)
+    first[groups[::-1]] = some[::-1]
+    return values.take(pa.array(first, mask=first < 0))
+
+
+def _integers(values: pa.Array) -> Array:
     """Whole numbers, -1 for null."""
-    return np.asarray(pc.fill_null(pc.cast(found, pa.int64()), -1))
+    return np.asarray(pc.fill_null(pc.cast(values, pa.int64()), -1))
 
 
 PART = 32 * 2**20  # bytes of input text per partition
@@ -237,13 +236,13 @@ class ShuffleFile:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it is closed at the end of the import
         self._pieces: list[list[tuple[pa.Schema, int, int]]] = [[] for _ in range(1 + size // PART)]
         self._waiting: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
-        self._held = 0
+        self._waiting_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add records."""
         self._waiting[batch.schema].append(batch)
-        self._held += batch.nbytes
-        if self._held >= ROOM and len(self._pieces) > 1:
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= ROOM and len(self._pieces) > 1:
             self._flush()
 
     def _flush(self) -> None:
@@ -253,7 +252,7 @@ class ShuffleFile:
                 self._pieces[part].append((schema, self._file.seek(0, 2), len(data)))
                 self._file.write(data)
             batches.clear()
-        self._held = 0
+        self._waiting_bytes = 0
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The records of each partition, in order."""
@@ -269,7 +268,7 @@ class ShuffleFile:
     def parts(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """The queries and events of each partition; can be called repeatedly."""
         if len(self._pieces) == 1:
-            yield tuple(concat(batches, schema) for schema, batches in self._waiting.items())
+            yield concat(self._waiting[QUERIES], QUERIES), concat(self._waiting[EVENTS], EVENTS)
             return
         self._flush()
         for pieces in self._pieces:
@@ -282,7 +281,5 @@ class ShuffleFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self._file.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,26 +30,21 @@ REASONS = {
 }
 
 
-class Placed(NamedTuple):
-    """For each event its rank (`LEFT_OUT` if it does not count), dwell and value (nan if unknown)."""
-
-    rank: Array
-    dwell: Array
-    value: Array
-
-
 def place_events(
     part: Partition, evidence: LogEvidence, ordinals: int | None, usable: Array, counts: Counter[str]
-) -> Placed:
-    """Find the ranks of events on usable lists; count how each got its rank."""
+) -> dict[str, Array]:
+    """The rank of each event on usable lists (`LEFT_OUT` if it does not count), its dwell and value (nan if unknown).
+
+    Counts how each got its rank.
+    """
     events = part.events
     size = part.sizes[part.query]
     ordinal = np.asarray(pc.fill_null(events["ordinal"], -1)) - _starts(events["application"], evidence, ordinals)
     fits = (ordinal >= 0) & (ordinal < size)
-    given = np.asarray(pc.fill_null(events["rank"], LEFT_OUT))
+    own_rank = np.asarray(pc.fill_null(events["rank"], LEFT_OUT))
     has_object, has_ordinal = (np.asarray(pc.is_valid(events[name])) for name in ("document", "ordinal"))
-    told: list[tuple[Array, int, Any]] = [
-        (given != LEFT_OUT, RANK, given),
+    rules: list[tuple[Array, int, Any]] = [
+        (own_rank != LEFT_OUT, RANK, own_rank),
         (part.is_shown, SHOWN, LEFT_OUT),
         (part.by_object >= 0, OBJECT, part.by_object + 1),
         (part.by_internal >= 0, INTERNAL, part.by_internal + 1),
@@ -57,30 +52,25 @@ def place_events(
         (~has_ordinal, NO_DOCUMENT, LEFT_OUT),
         (fits, ORDINAL, ordinal + 1),
     ]
-    conditions = [condition for condition, _, _ in told]
-    how = np.select(conditions, [number for _, number, _ in told], NO_ORDINAL)
-    rank: Array = np.select(conditions, [value for _, _, value in told], LEFT_OUT)
+    conditions, numbers, ranks = map(list, zip(*rules, strict=True))
+    how = np.select(conditions, numbers, NO_ORDINAL)
     here = usable[part.query]
     amounts = np.bincount(how[here], minlength=len(REASONS) + 2)
     counts.update({reason: int(amounts[number]) for number, reason in REASONS.items()})
     counts[ImportNote.QUERY_LEFT_OUT] += int((~here).sum())
-    rank = np.where(here, rank, LEFT_OUT)
+    rank = np.where(here, np.select(conditions, ranks, LEFT_OUT), LEFT_OUT)
     merged = _merge_event_copies(part, rank, how != RANK)
     counts[ImportNote.EVENT_REPEATED] += int(merged.is_repeated.sum())
-    return Placed(np.where(merged.is_repeated, LEFT_OUT, rank), merged.dwell, merged.value)
+    return {"rank": np.where(merged.is_repeated, LEFT_OUT, rank), "dwell": merged.dwell, "value": merged.value}
 
 
 def _starts(applications: pa.Array, evidence: LogEvidence, ordinals: int | None) -> Array:
     """Where the ordinals of each event's application start; if unknown, a number so large that no ordinal fits."""
     if ordinals is not None:
         return np.full(len(applications), ordinals, np.int64)
-    found = np.full(len(applications), 2**40, np.int64)
-    for name in pc.unique(applications).to_pylist():
-        start = evidence.start_of(name)
-        if start is not None:
-            there = pc.is_null(applications) if name is None else pc.fill_null(pc.equal(applications, name), False)
-            found[np.asarray(there)] = start
-    return found
+    encoded = applications.dictionary_encode(null_encoding="encode")
+    starts = [evidence.start_of(name) for name in encoded.dictionary.to_pylist()]
+    return np.array([2**40 if start is None else start for start in starts], np.int64)[np.asarray(encoded.indices)]
 
 
 def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> MergedCopies:
@@ -95,16 +85,14 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
     dwell, value = (np.array(pc.fill_null(events[name], np.nan)) for name in ("dwell", "value"))
     merged = MergedCopies(np.zeros(len(rank), np.bool_), dwell, value)
     ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
-    for some, columns in (
-        (by_id, (np.asarray(ids),)),
-        (by_moment, (kind[by_moment], rank[by_moment], time[by_moment])),
-    ):
+    moments = (kind[by_moment], rank[by_moment], time[by_moment])
+    for some, columns in ((by_id, (np.asarray(ids),)), (by_moment, moments)):
         event = _numbered(part.query[some], *columns)
         is_copied = (np.bincount(event) > 1)[event]
         places = some[is_copied]
         copies = (column[places] for column in (time, rank, kind, merged.dwell, merged.value))
-        for values, found in zip(merged, merge_copies(event[is_copied], *copies), strict=True):
-            values[places] = found
+        for values, new_values in zip(merged, merge_copies(event[is_copied], *copies), strict=True):
+            values[places] = new_values
     return merged
 
 
@@ -122,8 +110,7 @@ def _numbered(*columns: Array) -> Array:
 def _codes_by_name(texts: pa.Array) -> Array:
     """A number for each text, in the sort order of the texts."""
     encoded = texts.dictionary_encode()
-    places = np.argsort(np.asarray(pc.array_sort_indices(encoded.dictionary)))
-    return np.asarray(places[np.asarray(encoded.indices)])
+    return np.asarray(pc.rank(encoded.dictionary))[np.asarray(encoded.indices)]
 
 
 class Joiner:
@@ -140,17 +127,16 @@ class Joiner:
         usable = self._usable(part)
         columns = self._own(part, usable) if self._evidence.ours else self._foreign.columns(part, usable)
         counts[ImportNote.DOCUMENT_TWICE] += int((part.shows_twice & usable).sum())
-        placed = place_events(part, self._evidence, self._options.ordinals, usable, counts)
-        some = pa.array(usable)
+        places = place_events(part, self._evidence, self._options.ordinals, usable, counts)
+        some, size = pa.array(usable), int(usable.sum())
         columns |= {
             "time": part.queries["time"].filter(some).cast(schema.TIME),
             "query": pc.if_else(pc.equal(part.queries["text"], ""), None, part.queries["text"]).filter(some),
             "documents": lists_of(part.sizes[usable], part.hits.filter(pa.array(np.repeat(usable, part.sizes)))),
-            "events": _events(part, placed, usable),
+            "events": _events(part, places, usable),
         }
-        self._imported.impressions += int(usable.sum())
-        self._imported.events += int((placed.rank != LEFT_OUT).sum())
-        size = int(usable.sum())
+        self._imported.impressions += size
+        self._imported.events += int((places["rank"] != LEFT_OUT).sum())
         arrays = [columns.get(column.name, pa.nulls(size, column.type)) for column in schema.COLUMNS]
         return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
 
@@ -168,7 +154,7 @@ class Joiner:
     def _reasons(self, part: Partition) -> Iterator[tuple[str, Array]]:
         is_foreign = ~part.is_ours
         yield ImportNote.GAPS_IN_LIST, part.has_gaps
-        yield ImportNote.NOTHING_SHOWN, ~part.is_told & is_foreign
+        yield ImportNote.NOTHING_SHOWN, ~part.has_list & is_foreign
         yield ImportNote.QUERY_WITHOUT_TIME, np.asarray(pc.is_null(part.queries["time"]))
         if self._evidence.ours:
             yield ImportNote.OTHER_SYSTEM, is_foreign
@@ -202,12 +188,12 @@ class Joiner:
         )
 
 
-def _events(part: Partition, placed: Placed, usable: Array) -> pa.ListArray:
+def _events(part: Partition, places: dict[str, Array], usable: Array) -> pa.ListArray:
     """The events of usable lists in the log's schema; they are sorted by query and time already."""
-    some = np.flatnonzero(placed.rank != LEFT_OUT)
-    taken = part.events.take(pa.array(some))
-    values = {name: taken[name] for name in taken.schema.names}
-    values |= {name: pa.array(column[some], from_pandas=True) for name, column in placed._asdict().items()}
-    arrays = [values[column.name].cast(column.type) for column in schema.EVENT]
+    some = np.flatnonzero(places["rank"] != LEFT_OUT)
+    events = part.events.take(pa.array(some))
+    new_columns = {name: pa.array(column[some], from_pandas=True) for name, column in places.items()}
+    columns = dict(zip(events.schema.names, events.columns, strict=True)) | new_columns
+    arrays = [columns[column.name].cast(column.type) for column in schema.EVENT]
     inner = pa.StructArray.from_arrays(arrays, fields=[column.field for column in schema.EVENT])
     return lists_of(np.bincount(part.query[some], minlength=len(usable))[usable], inner)
