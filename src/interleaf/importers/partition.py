@@ -238,10 +238,11 @@ class ShuffleFile:
         self._waiting: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
         self._waiting_bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, *batches: pa.RecordBatch) -> None:
         """Add records."""
-        self._waiting[batch.schema].append(batch)
-        self._waiting_bytes += batch.nbytes
+        for batch in batches:
+            self._waiting[batch.schema].append(batch)
+            self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= ROOM and len(self._pieces) > 1:
             self._flush()
 

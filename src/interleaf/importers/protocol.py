@@ -118,18 +118,18 @@ class ImportResult:
 
     def notes(self) -> list[str]:
         """Sentences: what was found, how often, and the remedy."""
-        found = [_join_note(self.join_rate)] if self.join_rate is not None else []
+        notes = [_join_note(self.join_rate)] if self.join_rate is not None else []
         for application, start in self.ordinals.items():
             of = f" of {application}" if application else ""
             guess = "cannot be determined: give --ordinals 0 or 1" if start is None else f"start at {start}"
-            found.append(f"ordinals{of} {guess}")
+            notes.append(f"ordinals{of} {guess}")
         if self.unit is not None:
-            found.append(f"the unit is the {self.unit}")
+            notes.append(f"the unit is the {self.unit}")
         if self.without_ranks:
-            found.append(NO_TEAMS_SCHEMES)
+            notes.append(NO_TEAMS_SCHEMES)
         if self.may_be_unmixed:
-            found.append(MAY_BE_UNMIXED)
-        return found + self.count_notes()
+            notes.append(MAY_BE_UNMIXED)
+        return notes + self.count_notes()
 
     def count_notes(self) -> list[str]:
         """Every reason that occurred: how often, the first example, and the remedy."""
@@ -142,29 +142,20 @@ class ImportResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
-        return {
-            "impressions": self.impressions,
-            "events": self.events,
-            "join_rate": self.join_rate,
-            "ordinals": self.ordinals,
-            "unit": self.unit,
-            "rankers": self.rankers,
-            "counts": dict(self.counts),
-            "notes": self.notes(),
-        }
+        names = ("impressions", "events", "join_rate", "ordinals", "unit", "rankers")
+        values = {name: getattr(self, name) for name in names}
+        return values | {"counts": dict(self.counts), "notes": self.notes()}
 
     def __str__(self) -> str:
-        return "\n".join(
-            [f"{self.impressions:,} impressions, {self.events:,} events", *map("  {}".format, self.notes())]
-        )
+        return "\n  ".join([f"{self.impressions:,} impressions, {self.events:,} events", *self.notes()])
 
 
 def _join_note(rate: float) -> str:
-    said = f"{rate:.1%} of events with an object_id have it among their query's hits"
+    note = f"{rate:.1%} of events with an object_id have it among their query's hits"
     if rate >= LOW_JOIN_RATE:
-        return said
+        return note
     return (
-        f"{said}: LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field "
+        f"{note}: LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field "
         "whose values events carry as object_id"
     )
 

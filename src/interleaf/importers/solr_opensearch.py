@@ -76,7 +76,7 @@ def _with_owners(
     hits = [id_text(document.get(field), counts) for document in documents]
     if None in hits:
         raise LineError(ImportNote.DOCUMENT_WITHOUT_ID)
-    record = {name: known for name, known in about.items() if known is not None} | value
+    record = {name: text for name, text in about.items() if text is not None} | value
     query = msgspec.convert(record | {"query_response_hit_ids": hits}, Record)
     owners = [id_text(document.get(owner), counts) for document in documents]
     return query, owners if any(owners) else None

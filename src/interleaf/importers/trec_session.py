@@ -52,7 +52,7 @@ def read_trec_session(
 
 def read_judgments(path: str | PathLike[str]) -> dict[tuple[str, str], int]:
     """Grades by topic and document, of lines `topic 0 document grade`."""
-    found: dict[tuple[str, str], int] = {}
+    grades: dict[tuple[str, str], int] = {}
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -61,8 +61,8 @@ def read_judgments(path: str | PathLike[str]) -> dict[tuple[str, str], int]:
         words = line.split()
         if len(words) != 4 or not words[3].lstrip("-").isdecimal():
             raise DataError(f"{path}, line {number}: {line!r} is not 'topic 0 document grade'")
-        found[words[0], words[2]] = max(0, int(words[3]))
-    return found
+        grades[words[0], words[2]] = max(0, int(words[3]))
+    return grades
 
 
 def _pages(
@@ -111,7 +111,7 @@ def query_sections(text: str, query: str) -> list[tuple[int, int]]:
     if not words:
         return []
     one = f"(?:{'|'.join(words)})"
-    return [found.span() for found in re.finditer(rf"\b{one}(?:\s+{one})*\b", text, re.IGNORECASE)]
+    return [match.span() for match in re.finditer(rf"\b{one}(?:\s+{one})*\b", text, re.IGNORECASE)]
 
 
 def _events(page: ElementTree.Element, ranks: list[str | None]) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 Files are JSON lines, plain or gzip: bulk files (an action line before each record), plain records, or search hits with
 `_source`. Queries and events may be in one file or in many, in any order. Memory does not grow with the log: records
-go to a file on disk, partitioned by their query (`shuffle.py`).
+go to a file on disk, partitioned by their query (`partition.py`).
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class UbiReader:
             self._queries.clear()
             self._events.clear()
             if len(columns) >= MAX_ENTRIES:
-                self._flush(columns)
-        self._flush(columns)
+                self._shuffle.add(*columns.batches())
+        self._shuffle.add(*columns.batches())
 
     def _add(self, number: int, record: Any, name: Any, line: bytes) -> Any:
         """Add a record. For an action line, return the id that it gives to the next record."""
@@ -84,11 +84,10 @@ class UbiReader:
         is_hit = type(record.source) is Record
         if is_hit:
             name, record = record.id, record.source
+        is_answer = type(record.response) is EngineAnswer or type(record.hits) is EngineAnswer
         if record.action_name is not None:
             self._events.append((number, record, name))
-            return None
-        is_answer = type(record.response) is EngineAnswer or type(record.hits) is EngineAnswer
-        if is_answer and self._answer_of is not None:
+        elif is_answer and self._answer_of is not None:
             answer = _decode_answer(line)
             answer = answer["_source"] if is_hit else answer
             self._queries.append((number, *self._answer_of(answer, self._result.counts)))
@@ -103,10 +102,6 @@ class UbiReader:
             action = record.create if record.index is UNSET else record.index
             return action.id if type(action) is Action else None
         return None
-
-    def _flush(self, columns: ColumnBuilder) -> None:
-        for batch in columns.batches():
-            self._shuffle.add(batch)
 
 
 _DEFAULTS = ImportOptions()
@@ -137,20 +132,20 @@ def import_records(
             reader.read(file)
         for queries, events in shuffle.parts():
             evidence.add(Partition(queries, events))
-        _ask_for_some(evidence.queries, imported, files)
+        _check_count(evidence.queries, imported, files)
         joiner = Joiner(evidence, options, imported)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for queries, events in shuffle.parts():
                 yield joiner.batch(Partition(queries, events))
-            _ask_for_some(imported.impressions, imported, files)  # here, so that no empty log is written
+            _check_count(imported.impressions, imported, files)  # here, so that no empty log is written
 
         write_batches(out, batches())
     _conclude(imported, evidence, options)
     return imported
 
 
-def _ask_for_some(count: int, imported: ImportResult, files: Sequence[LogFile]) -> None:
+def _check_count(count: int, imported: ImportResult, files: Sequence[LogFile]) -> None:
     """Raise DataError if there are no impressions."""
     if not count:
         named = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"

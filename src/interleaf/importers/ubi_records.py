@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import compress
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -169,6 +170,19 @@ def click_as_event(record: Record) -> None:
     record.event_attributes = EventAttributes(object=thing, event=record.event, dwell=record.dwell, value=record.value)
 
 
+# By column, the field of a record, or of an object in it, that has the value.
+_RECORD_FIELDS = {"query_id": "query_id", "time": "timestamp", "application": "application"}
+_RECORD_FIELDS |= {"user": "user_id", "client": "client_id", "session": "session_id"}
+_QUERY_FIELDS = {"text": "user_query", "hits": "query_response_hit_ids", "attributes": "query_attributes"}
+_ATTRIBUTE_FIELDS = {name: name for name in ("rank", "dwell", "dwell_time", "value")} | {"owner": "search_config"}
+_OBJECT_FIELDS = {"document": "object_id", "internal": "internal_id"}
+
+
+def _values(objects: Sequence[Any], fields: dict[str, str]) -> dict[str, list[Any]]:
+    """The values of columns, as they are in these fields."""
+    return {name: list(map(attrgetter(field), objects)) for name, field in fields.items()}
+
+
 def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """The values of events by column, as they are in the records."""
     records = [one for _, one, _ in entries]
@@ -177,43 +191,17 @@ def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     objects: list[Any] = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
     positions: list[Any] = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
     ids = [name if type(name) is str else None for _, _, name in entries]
-    return {
-        "line": [number for number, _, _ in entries],
-        "query_id": [one.query_id for one in records],
-        "time": [one.timestamp for one in records],
-        "kind": [one.action_name for one in records],
-        "application": [one.application for one in records],
-        "user": [one.user_id for one in records],
-        "client": [one.client_id for one in records],
-        "session": [one.session_id or more.session_id for one, more in zip(records, attributes, strict=True)],
-        "event": [name or more.event for name, more in zip(ids, attributes, strict=True)],
-        "document": [one.object_id for one in objects],
-        "internal": [one.internal_id for one in objects],
-        "owner": [one.search_config for one in attributes],
-        "ordinal": [one.ordinal for one in positions],
-        "rank": [one.rank for one in attributes],
-        "dwell": [one.dwell for one in attributes],
-        "dwell_time": [one.dwell_time for one in attributes],
-        "value": [one.value for one in attributes],
-    }
+    columns = _values(records, _RECORD_FIELDS | {"kind": "action_name"}) | _values(attributes, _ATTRIBUTE_FIELDS)
+    columns |= _values(objects, _OBJECT_FIELDS) | _values(positions, {"ordinal": "ordinal"})
+    sessions = [session or more.session_id for session, more in zip(columns["session"], attributes, strict=True)]
+    events = [name or more.event for name, more in zip(ids, attributes, strict=True)]
+    return columns | {"line": [number for number, _, _ in entries], "session": sessions, "event": events}
 
 
 def _query_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """The values of queries by column, as they are in the records."""
-    records = [one for _, one, _ in entries]
-    return {
-        "line": [number for number, _, _ in entries],
-        "query_id": [one.query_id for one in records],
-        "time": [one.timestamp for one in records],
-        "text": [one.user_query for one in records],
-        "application": [one.application for one in records],
-        "user": [one.user_id for one in records],
-        "client": [one.client_id for one in records],
-        "session": [one.session_id for one in records],
-        "hits": [one.query_response_hit_ids for one in records],
-        "owners": [owners for _, _, owners in entries],
-        "attributes": [one.query_attributes for one in records],
-    }
+    lines, records, owners = ([entry[place] for entry in entries] for place in range(3))
+    return _values(records, _RECORD_FIELDS | _QUERY_FIELDS) | {"line": lines, "owners": owners}
 
 
 class ColumnBuilder:

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LogReading", "LogWriter", "Progress", "convert", "read", "rows_to_batch", "write_batches"]
 
-_MODULES = {"reader": ("Progress", "LogReading", "read"), "writer": ("LogWriter",)}
+_MODULES = {"LogReading": "reader", "Progress": "reader", "read": "reader", "LogWriter": "writer"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the readers and writers when they are first used: the client needs only `interleaf.log.schema`."""
     if name not in __all__:
         raise AttributeError(f"module 'interleaf.log' has no attribute {name!r}")
-    module = next((module for module, names in _MODULES.items() if name in names), "record_batches")
-    return getattr(import_module(f"interleaf.log.{module}"), name)
+    return getattr(import_module(f"interleaf.log.{_MODULES.get(name, 'record_batches')}"), name)
