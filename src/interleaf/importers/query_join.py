@@ -70,8 +70,8 @@ def _starts(applications: pa.Array, evidence: LogEvidence, ordinals: int | None)
         return np.full(len(applications), ordinals, np.int64)
     encoded = applications.dictionary_encode(null_encoding="encode")
     starts = [evidence.start_of(name) for name in encoded.dictionary.to_pylist()]
-    by_code: Array = np.array([2**40 if start is None else start for start in starts], np.int64)
-    return by_code[np.asarray(encoded.indices)]
+    by_code = np.array([2**40 if start is None else start for start in starts], np.int64)
+    return np.asarray(by_code[np.asarray(encoded.indices)])
 
 
 def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> MergedCopies:
@@ -111,8 +111,7 @@ def _numbered(*columns: Array) -> Array:
 def _codes_by_name(texts: pa.Array) -> Array:
     """A number for each text, in the sort order of the texts."""
     encoded = texts.dictionary_encode()
-    ranks: Array = np.asarray(pc.rank(encoded.dictionary))
-    return ranks[np.asarray(encoded.indices)]
+    return np.asarray(pc.rank(encoded.dictionary).take(encoded.indices))
 
 
 class Joiner:

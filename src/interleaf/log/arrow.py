@@ -193,12 +193,12 @@ def _of_pandas(frame: Any) -> pa.Table:
             columns[field.name] = _array(values, field.type)
         except (pa.ArrowException, TypeError, ValueError) as problem:
             problems.append(f"column {field.name!r} should be {field.type}: {problem}; correct its values")
-    found = pa.table(columns)
+    table = pa.table(columns)
     if problems:
         failed = [field for field in schema.SCHEMA if field.name in frame.columns and field.name not in columns]
-        problems += schema.problems_of(_whole(pa.schema([*found.schema, *failed])))
+        problems += schema.problems_of(_whole(pa.schema([*table.schema, *failed])))
     schema.refuse(problems, "the given data frame")
-    return found
+    return table
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
@@ -212,13 +212,13 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 def check_batches(source: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """Check that each record batch has the schema of a log."""
-    known = None
-    for number, batch in enumerate(source):
+    last = None
+    for number, batch in enumerate(source, 1):
         if not isinstance(batch, pa.RecordBatch):
-            raise DataError(f"item {number + 1} of the log is of type {type(batch).__name__}; give record batches")
-        if known is None or not batch.schema.equals(known, check_metadata=True):
-            check_schema(batch.schema, f"batch {number + 1}")
-            known = batch.schema
+            raise DataError(f"item {number} of the log is of type {type(batch).__name__}; give record batches")
+        if last is None or not batch.schema.equals(last, check_metadata=True):
+            check_schema(batch.schema, f"batch {number}")
+            last = batch.schema
         yield batch
 
 
@@ -229,16 +229,16 @@ def _stream(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         raise DataError(f"the given stream broke off: {problem}") from None
 
 
-def check_schema(found: pa.Schema, where: str) -> pa.Schema:
+def check_schema(columns: pa.Schema, where: str) -> pa.Schema:
     """Check the schema of a log, and add the columns that have a default; errors begin with `where`."""
-    whole = _whole(found)
+    whole = _whole(columns)
     schema.refuse(schema.problems_of(whole), where)
     return whole
 
 
-def _whole(found: pa.Schema) -> pa.Schema:
-    lacking = [schema.SCHEMA.field(name) for name in DEFAULTS if name not in found.names]
-    return pa.schema([*found, *lacking], found.metadata)
+def _whole(columns: pa.Schema) -> pa.Schema:
+    lacking = [schema.SCHEMA.field(name) for name in DEFAULTS if name not in columns.names]
+    return pa.schema([*columns, *lacking], columns.metadata)
 
 
 def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -246,12 +246,9 @@ def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch
     for batch in batches:
         names = projection.wanted([name for name in batch.schema.names if not batch.column(name).null_count])
         places = [place for place, name in enumerate(batch.schema.names) if is_wanted(name, names)]
-        lacking = {
-            name: DEFAULTS[name] for name in DEFAULTS if name not in batch.schema.names and is_wanted(name, names)
-        }
-        found = with_columns(normalise(batch.select(places)), lacking)
+        whole = with_defaults(normalise(batch.select(places)), DEFAULTS, names)
         for start in range(0, batch.num_rows, batch_size):
-            yield found.slice(start, batch_size)
+            yield whole.slice(start, batch_size)
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
@@ -271,8 +268,9 @@ def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()  # type: ignore[no-any-return]
 
 
-def with_columns(batch: pa.RecordBatch, added: dict[str, pa.Scalar]) -> pa.RecordBatch:
-    """The batch with added columns, each with one value for all rows."""
-    for name, value in added.items():
-        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+def with_defaults(batch: pa.RecordBatch, defaults: dict[str, pa.Scalar], names: schema.Wanted) -> pa.RecordBatch:
+    """The batch with the wanted columns that it lacks, each with one value for all rows."""
+    for name, value in defaults.items():
+        if name not in batch.schema.names and is_wanted(name, names):
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
     return batch

@@ -26,8 +26,8 @@ def csv_columns(file: LogFile) -> list[str]:
     """The columns of a file; an error lists all columns that are missing."""
     names = next(_cells(file), (0, []))[1]
     columns = schema.EVENT if is_of_events(names) else schema.COLUMNS
-    given = {*names, *file.folder_columns}
-    lacking = [column for column in columns if not column.nullable and column.name not in given]
+    present = {*names, *file.folder_columns}
+    lacking = [column for column in columns if not column.nullable and column.name not in present]
     if is_of_events(names):
         lacking += [column for column in schema.COLUMNS if column.name == "impression" and column.name not in names]
     else:
@@ -72,18 +72,18 @@ def _cells(file: LogFile) -> Iterator[tuple[int, list[str]]]:
 
 
 def _object(names: list[str], readers: list[Cell], row: list[str]) -> dict[str, Any] | LineError:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, read, text in zip(names, readers, row, strict=True):
         if not text:
             continue
         try:
-            found[name] = read(text)
+            values[name] = read(text)
             text.encode()
         except UnicodeEncodeError:
             return LineError(DropReason.NOT_UNICODE, f"{name!r} is not UTF-8: {short(text)}")
         except ValueError as problem:
             return LineError(DropReason.WRONG_VALUE.of(name), f"{name!r}: {problem}")
-    return found
+    return values
 
 
 def _reader(kind: pa.DataType) -> Cell:
@@ -111,7 +111,6 @@ def _whole(text: str) -> int:
 
 
 def _flag(text: str) -> bool:
-    known = {"true": True, "1": True, "false": False, "0": False}
-    if text.lower() not in known:
+    if text.lower() not in ("true", "1", "false", "0"):
         raise ValueError(f"{short(text)} is neither true nor false")
-    return known[text.lower()]
+    return text.lower() in ("true", "1")

@@ -87,11 +87,11 @@ def merge_events(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         np.array([kinds.index(events[place]["kind"]) for place in some]),
         *(np.array([events[place].get(name) for place in some], np.float64) for name in ("dwell", "value")),
     )
-    found: dict[int, dict[str, Any] | None] = dict(enumerate(events))
-    for place, is_repeated, *numbers_of in zip(some, *merged, strict=True):
-        known = {name: float(one) for name, one in zip(("dwell", "value"), numbers_of, strict=True) if one == one}
-        found[place] = None if is_repeated else events[place] | known
-    return [event for event in found.values() if event is not None]
+    result: list[dict[str, Any] | None] = list(events)
+    for place, is_repeated, *amounts in zip(some, *merged, strict=True):
+        new_values = {name: float(one) for name, one in zip(("dwell", "value"), amounts, strict=True) if one == one}
+        result[place] = None if is_repeated else events[place] | new_values
+    return [event for event in result if event is not None]
 
 
 def event_order(event: dict[str, Any]) -> tuple[Any, ...]:
@@ -106,11 +106,11 @@ class EventLines:
     """Events from lines of their own, in a temporary database that the system removes even if the process is killed.
 
     >>> from datetime import UTC
-    >>> kept = EventLines()
-    >>> kept.add([("i-1", {"kind": "click", "rank": 3, "time": datetime(2026, 11, 15, tzinfo=UTC)})])
-    >>> kept.of("i-1")[0]["rank"], kept.of("i-2"), kept.unmatched
+    >>> lines = EventLines()
+    >>> lines.add([("i-1", {"kind": "click", "rank": 3, "time": datetime(2026, 11, 15, tzinfo=UTC)})])
+    >>> lines.of("i-1")[0]["rank"], lines.of("i-2"), lines.unmatched
     (3, [], 0)
-    >>> kept.close()
+    >>> lines.close()
     """
 
     def __init__(self) -> None:
@@ -141,12 +141,12 @@ class EventLines:
             self._database.execute("CREATE INDEX by_impression ON events (impression)")
             self._is_indexed = True
         query = f"SELECT {', '.join(FIELDS)} FROM events WHERE impression = ? ORDER BY time, rank, kind, event"
-        found = [dict(zip(FIELDS, row, strict=True)) for row in self._database.execute(query, (impression,))]
-        for event in found:
+        events = [dict(zip(FIELDS, row, strict=True)) for row in self._database.execute(query, (impression,))]
+        for event in events:
             event["time"] = datetime.fromisoformat(event["time"])
-        if found:
+        if events:
             self._database.execute("UPDATE events SET matched = 1 WHERE impression = ?", (impression,))
-        return found
+        return events
 
     @property
     def unmatched(self) -> int:
@@ -179,8 +179,8 @@ class ReadCounts:
 class JoinedLines:
     """JSON-lines files with their events joined. Call `collect`, then `batches` for every file, then `finish`."""
 
-    def __init__(self, files: Sequence[LogFile], counts: ReadCounts, kept: EventLines) -> None:
-        self._files, self._counts, self._kept = files, counts, kept
+    def __init__(self, files: Sequence[LogFile], counts: ReadCounts, lines: EventLines) -> None:
+        self._files, self._counts, self._lines = files, counts, lines
         self._impressions = 0
         self._have_events = False  # whether some impression has a list of events, perhaps an empty one
         self.continued: set[str] = set()  # impressions with a further page
@@ -189,7 +189,7 @@ class JoinedLines:
         """Read all files to find events that are lines of their own and impressions with several pages."""
         events = self._events()
         while some := list(islice(events, AT_ONCE)):
-            self._kept.add(some)
+            self._lines.add(some)
         if self.continued:
             records = (record for file in self._files for record in _records(file))
             objects = (value for _, value, holds_event in records if isinstance(value, dict) and not holds_event)
@@ -267,7 +267,7 @@ class JoinedLines:
 
         The events of an impression with several pages are merged later, when all its rows have been read.
         """
-        lines = self._kept.of(impression)
+        lines = self._lines.of(impression)
         if impression in self.continued or (not lines and len(inside) < 2):
             return inside
         events = merge_events(inside + lines)
@@ -277,15 +277,15 @@ class JoinedLines:
 
     def lines_of(self, impression: str) -> list[dict[str, Any]]:
         """The events of an impression with several pages that are lines of their own."""
-        return self._kept.of(impression) if impression in self.continued else []
+        return self._lines.of(impression) if impression in self.continued else []
 
     def finish(self) -> None:
         """Count events without an impression, note if there are no events, and raise an error if no line is usable."""
-        if self._impressions and not self._have_events and not self._kept.count:
+        if self._impressions and not self._have_events and not self._lines.count:
             self._counts.assumptions[schema.NO_EVENT_LINES] = None
-        if unmatched := self._kept.unmatched:
+        if unmatched := self._lines.unmatched:
             self._counts.events[EventStatus.UNMATCHED] += unmatched
-        if self._counts.examples and not self._impressions and not self._kept.count:
+        if self._counts.examples and not self._impressions and not self._lines.count:
             example = next(iter(self._counts.examples.values()))
             raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")
 
@@ -312,11 +312,11 @@ def _records(file: LogFile) -> Iterator[Record]:
 def join_event_lines(files: Sequence[LogFile], counts: ReadCounts) -> Iterator[JoinedLines]:
     """Collect the events of JSON-lines files, so that their impressions can be read."""
     try:
-        with closing(EventLines()) as kept:
-            lines = JoinedLines(files, counts, kept)
-            lines.collect()
-            yield lines
-            lines.finish()
+        with closing(EventLines()) as lines:
+            joined = JoinedLines(files, counts, lines)
+            joined.collect()
+            yield joined
+            joined.finish()
     except sqlite3.Error as problem:
         raise DataError(
             f"event lines cannot be stored ({problem}); set the variable TMPDIR to a folder with room"

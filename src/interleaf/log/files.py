@@ -55,15 +55,14 @@ def _system(address: str) -> tuple[Any, str]:
     """Arrow's file system for an address, and the path in it."""
     from pyarrow import fs
 
-    given, _, rest = address.partition("://")
-    scheme = _HADOOP.get(given, given)
+    scheme, _, rest = address.partition("://")
+    scheme = _HADOOP.get(scheme, scheme)
     try:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(f"{scheme}://{rest}")
+        return fs.FileSystem.from_uri(f"{scheme}://{rest}")  # type: ignore[no-any-return]
     except (pa.ArrowException, OSError, ValueError) as problem:
         if scheme in _SCHEMES:  # opening a bucket may ask for its region
             raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
         raise DataError(f"no file system for {address}: {problem}; use {listed(_SCHEMES)}, or a path") from None
-    return found
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -95,19 +94,19 @@ class LogFile(NamedTuple):
 
 def files_of(paths: Paths) -> list[LogFile]:
     """All files, each once, in the order given; the files of a folder or a glob are sorted."""
-    given = [paths] if isinstance(paths, (str, PathLike)) else paths
-    if not given:
+    paths = [paths] if isinstance(paths, (str, PathLike)) else paths
+    if not paths:
         raise DataError("there is no log to read; give a path, a glob, a folder, or several")
-    found: dict[Path | RemotePath, LogFile] = {}
-    for one in (os.fspath(path) for path in given):
+    files: dict[Path | RemotePath, LogFile] = {}
+    for one in (os.fspath(path) for path in paths):
         if "://" in one:
-            found |= {file.path: file for file in _remote(one)}
+            files |= {file.path: file for file in _remote(one)}
         else:
-            found |= {path.resolve(): _file(path) for path in _expanded(one)}
-    return list(found.values())
+            files |= {path.resolve(): _file(path) for path in _expanded(one)}
+    return list(files.values())
 
 
-def _remote(address: str) -> Iterator[LogFile]:
+def _remote(address: str) -> list[LogFile]:
     """The Parquet files at an address, which may be a folder or a pattern, sorted."""
     from pyarrow import fs
 
@@ -122,32 +121,32 @@ def _remote(address: str) -> Iterator[LogFile]:
     except (pa.ArrowException, OSError) as problem:
         raise DataError(f"cannot look at {address}: {problem}; check its address and keys") from None
     pattern = path + address[len(folder) :]
-    there = False
+    files = []
     for one in sorted(infos, key=lambda one: one.path):
         remote = RemotePath(scheme, one.path)
         is_log = one.type == fs.FileType.File and one.path.endswith(PARQUET) and not any(map(_is_scratch, remote.parts))
         if is_log and (not magic or one is info or fnmatch.fnmatchcase(one.path, pattern)):
-            there = True
-            yield LogFile(remote, one.size, True, dict(_folder_columns(remote)))
-    if not there:
+            files.append(LogFile(remote, one.size, True, dict(_folder_columns(remote))))
+    if not files:
         raise DataError(
             f"there is no Parquet file at {address}; logs elsewhere than in folders end in {listed(PARQUET)}"
         )
+    return files
 
 
-def _expanded(given: str) -> list[Path]:
-    path = Path(given)
+def _expanded(text: str) -> list[Path]:
+    path = Path(text)
     if path.is_dir():
-        found = list(_inside(path))
-        if not found:
-            raise DataError(f"there is no log in the folder {given}; its files end in {listed(ENDINGS)}")
-        return found
-    if path.exists() or not glob.has_magic(given):
+        matches, problem = [path], f"there is no log in the folder {text}; its files end in {listed(ENDINGS)}"
+    elif path.exists() or not glob.has_magic(text):
         return [path]
-    found = [file for match in _matches(given) for file in (_inside(match) if match.is_dir() else [match])]
-    if not found:
-        raise DataError(f"no file fits {given}, or only ones that begin with a dot or an underscore; check the pattern")
-    return found
+    else:
+        matches = list(_matches(text))
+        problem = f"no file fits {text}, or only ones that begin with a dot or an underscore; check the pattern"
+    files = [file for match in matches for file in (_inside(match) if match.is_dir() else [match])]
+    if not files:
+        raise DataError(problem)
+    return files
 
 
 def _inside(folder: Path) -> Iterator[Path]:

@@ -179,20 +179,19 @@ def columns_of(
         default = folder_columns.get(column.name, schema.DEFAULTS.get(column.name))
         if default is not None and None in cells:
             cells = [default if value is None else value for value in cells]
-        known = [value for value in cells if value is not None]
-        is_right = READ_RULES[column.name].all_ready(known) and (column.nullable or len(known) == len(cells))
+        present = [value for value in cells if value is not None]
+        is_right = READ_RULES[column.name].all_ready(present) and (column.nullable or len(present) == len(cells))
         columns[column.name] = cells if is_right else _check_each(column, cells, faults)
     return columns, faults
 
 
 def _check_each(column: schema.Column, values: list[Any], faults: dict[int, LineError]) -> list[Any]:
     """The checked values of a column; null where a value is wrong, which is added to the faults."""
-    prepared: list[Any] = [None] * len(values)
+    check, prepared = READ_RULES[column.name].check, [None] * len(values)
     for place, value in enumerate(values):
         try:
             if value is not None:
-                given = _texts(value) if column.name == "attributes" else value
-                prepared[place] = READ_RULES[column.name].check(given)
+                prepared[place] = check(_texts(value) if column.name == "attributes" else value)
             elif not column.nullable:
                 problem = f"the impression has no {column.name!r} ({column.meaning})"
                 faults.setdefault(place, LineError(DropReason.NO_VALUE.of(column.name), problem))

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from interleaf.errors import DataError
 from interleaf.log import schema
-from interleaf.log.arrow import DEFAULTS, check_schema, normalise, with_columns
+from interleaf.log.arrow import DEFAULTS, check_schema, normalise, with_defaults
 from interleaf.log.files import LogFile
 from interleaf.log.page_join import find_continued, ids_among, paged_ids
-from interleaf.log.schema import Projection, is_wanted, leaves
+from interleaf.log.schema import Projection, leaves
 
 MARK = b"interleaf footer crc32 "  # eight hexadecimal digits follow
 _CHECKSUM_BYTES = len(MARK) + 8
@@ -59,8 +59,8 @@ def check_footer(file: IO[bytes] | Any) -> None:
     if size < length + _CHECKSUM_BYTES:
         return  # the file is too short; Arrow raises an error for it
     file.seek(size - length - _CHECKSUM_BYTES)
-    found = file.read(_CHECKSUM_BYTES)
-    if found.startswith(MARK) and found != _checksum_of(file.read(length)):
+    checksum = file.read(_CHECKSUM_BYTES)
+    if checksum.startswith(MARK) and checksum != _checksum_of(file.read(length)):
         raise OSError("the checksum of its footer does not match")
 
 
@@ -87,37 +87,32 @@ class ParquetInfo(NamedTuple):
 def inspect(file: LogFile) -> ParquetInfo:
     """Check a file and describe what it contains."""
     with _opened(file) as parquet:
-        found = parquet.schema_arrow
-        folder_columns = [
-            pa.field(name, value.type) for name, value in file.folder_columns.items() if name not in found.names
-        ]
-        assumptions = schema.assumptions_of(pa.schema([*found, *folder_columns]))
-        for name, value in _added(file, found.names).items():
-            found = found.append(pa.field(name, value.type))
-        check_schema(found, str(file.path))
+        columns = parquet.schema_arrow
+        for name, value in file.folder_columns.items():
+            columns = columns if name in columns.names else columns.append(pa.field(name, value.type))
+        assumptions = schema.assumptions_of(columns)
+        names = check_schema(columns, str(file.path)).names
         groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
         paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
         page = paths.index("page") if "page" in paths else None
         paged = [number for number, group in enumerate(groups) if page is not None and _may_have_pages(group, page)]
-        return ParquetInfo(found.names, [group.num_rows for group in groups], paged, assumptions)
+        return ParquetInfo(names, [group.num_rows for group in groups], paged, assumptions)
 
 
 def batches(
     file: LogFile, projection: Projection, batch_size: int, only: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of a file, then those of its folders; `only` restricts them to some row groups."""
-    with _opened(file) as seen:
-        columns, metadata = seen.schema_arrow.names, seen.metadata
-        paths = [seen.schema.column(number).path for number in range(len(seen.schema))]
-    added = _added(file, columns)
+    with _opened(file) as checked:
+        columns, metadata = checked.schema_arrow.names, checked.metadata
+        paths = [checked.schema.column(number).path for number in range(len(checked.schema))]
+    defaults = DEFAULTS | file.folder_columns
+    added = defaults.keys() - columns
     with _opened(file, metadata=metadata, read_dictionary=leaves(paths, REPEATED)) as parquet:
         for names, groups in groupby(
             range(metadata.num_row_groups) if only is None else only,
             key=lambda group: projection.wanted([*_whole(metadata.row_group(group), paths), *added]),
         ):
-            defaults = {
-                name: value for name, value in (DEFAULTS | file.folder_columns).items() if is_wanted(name, names)
-            }
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one, because Arrow cannot merge nested dictionaries of two row groups
                 missing = metadata.row_group(group).num_rows
@@ -126,8 +121,7 @@ def batches(
                     for name in DICTIONARY_COLUMNS & {*batch.schema.names}:
                         batch.column(name).validate(full=True)  # Arrow does not check indices when it reads
                     # A column without any value, such as events that are all empty, lacks the wanted leaves.
-                    lacking = {name: value for name, value in defaults.items() if name not in batch.schema.names}
-                    yield normalise(with_columns(batch, lacking))
+                    yield normalise(with_defaults(batch, defaults, names))
                 if missing:  # the header of a page has no checksum: if it is damaged, Arrow may skip the page
                     raise OSError(f"row group {group + 1} lacks {missing:,} rows")
 
@@ -136,9 +130,9 @@ def find_pages(files: Sequence[tuple[LogFile, ParquetInfo]], batch_size: int) ->
     """The ids of impressions that have rows for several pages."""
 
     def read_columns(names: tuple[str, ...], is_paged: bool) -> Iterator[pa.RecordBatch]:
-        for file, looked in files:
-            if looked.paged or not is_paged:
-                yield from batches(file, Projection(names, {}), batch_size, looked.paged if is_paged else None)
+        for file, info in files:
+            if info.paged or not is_paged:
+                yield from batches(file, Projection(names, {}), batch_size, info.paged if is_paged else None)
 
     return find_continued(
         map(paged_ids, read_columns(("impression", "page"), True)),
@@ -147,26 +141,21 @@ def find_pages(files: Sequence[tuple[LogFile, ParquetInfo]], batch_size: int) ->
 
 
 def _may_have_pages(group: pq.RowGroupMetaData, column: int) -> bool:
-    known = group.column(column).statistics
-    if known is None:
+    statistics = group.column(column).statistics
+    if statistics is None:
         return True
-    is_null = known.has_null_count and known.null_count == group.num_rows
-    return not is_null and not (known.has_min_max and known.max < 2)
+    is_null = statistics.has_null_count and statistics.null_count == group.num_rows
+    return not is_null and not (statistics.has_min_max and statistics.max < 2)
 
 
 def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
     """The columns of a row group that are never null or empty according to its statistics."""
-    found = {path.split(".")[0] for path in paths}
+    columns = {path.split(".")[0] for path in paths}
     for number, path in enumerate(paths):
         statistics = group.column(number).statistics
         if statistics is None or not statistics.has_null_count or statistics.null_count:
-            found.discard(path.split(".")[0])
-    return found
-
-
-def _added(file: LogFile, columns: list[str]) -> dict[str, pa.Scalar]:
-    """Columns that the file lacks: values from its folders, or defaults."""
-    return {name: value for name, value in (DEFAULTS | file.folder_columns).items() if name not in columns}
+            columns.discard(path.split(".")[0])
+    return columns
 
 
 @contextmanager

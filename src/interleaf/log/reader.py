@@ -85,16 +85,17 @@ def read(
     """
     if batch_size < 1:
         raise DataError(f"batch_size is {batch_size!r}; give a whole number from 1 up")
-    asked = schema.projection_of(columns, spare or {})
+    projection = schema.projection_of(columns, spare or {})
     if is_paths(source):
-        return _of_files(files_of(source), asked, batch_size, progress)
+        return _of_files(files_of(source), projection, batch_size, progress)
     names, rows, assumptions, batches = arrow.open_table(source)
     table = batches if isinstance(batches, list) else []
 
     def of_table(counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         continued = find_continued(map(paged_ids, table), lambda ids: (ids_among(batch, ids) for batch in table))
-        pages = PageJoiner(continued)
-        return _with_pages(pages, asked, counts, lambda wanted: arrow.cut_batches(batches, wanted, batch_size))
+        return _with_pages(
+            PageJoiner(continued), projection, counts, lambda wanted: arrow.cut_batches(batches, wanted, batch_size)
+        )
 
     return LogReading(names, rows, of_table, progress, assumptions)
 
@@ -106,23 +107,23 @@ def is_paths(source: Any) -> bool:
     return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
 
 
-def _of_files(files: Sequence[LogFile], asked: Projection, batch_size: int, progress: Progress | None) -> LogReading:
+def _of_files(
+    files: Sequence[LogFile], projection: Projection, batch_size: int, progress: Progress | None
+) -> LogReading:
     """Inspect all files before the first is read, so that an error in the last one is found at once."""
     columns: dict[str, None] = {}
-    rows: int | None = 0 if all(file.is_parquet for file in files) else None
-    looked: list[tuple[LogFile, parquet.ParquetInfo]] = []
+    infos: list[tuple[LogFile, parquet.ParquetInfo]] = []
     for file in files:
         if file.is_parquet:
-            info = parquet.inspect(file)
-            looked.append((file, info))
-            rows = None if rows is None else rows + sum(info.rows)
-            columns |= dict.fromkeys(info.columns)
+            infos.append((file, parquet.inspect(file)))
+            columns |= dict.fromkeys(infos[-1][1].columns)
         else:  # JSON lines may have all columns
             columns |= dict.fromkeys(csv_columns(file) if file.is_csv else schema.SCHEMA.names)
+    rows = sum(sum(info.rows) for _, info in infos) if len(infos) == len(files) else None
 
     def batches(counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         with join_event_lines([file for file in files if not file.is_parquet], counts) as lines:
-            continued = parquet.find_pages(looked, batch_size)
+            continued = parquet.find_pages(infos, batch_size)
             ids = pa.concat_arrays([continued, pa.array(sorted(lines.continued), pa.string())])
             pages = PageJoiner(ids, lines.lines_of)
 
@@ -130,27 +131,26 @@ def _of_files(files: Sequence[LogFile], asked: Projection, batch_size: int, prog
                 for file in files:
                     yield from (parquet if file.is_parquet else lines).batches(file, wanted, batch_size)
 
-            yield from _with_pages(pages, asked, counts, read_with)
+            yield from _with_pages(pages, projection, counts, read_with)
 
-    assumptions = (sentence for _, found in looked for sentence in found.assumptions)
+    assumptions = (sentence for _, info in infos for sentence in info.assumptions)
     return LogReading(columns, rows, batches, progress, assumptions)
 
 
 def _with_pages(
     pages: PageJoiner,
-    asked: Projection,
+    projection: Projection,
     counts: ReadCounts,
     read_with: Callable[[Projection], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """Batches with the pages of every impression joined; impressions with several pages come last."""
     if not pages:
-        yield from read_with(asked)
+        yield from read_with(projection)
         return
-    wanted = asked.with_pages()
-    for batch in read_with(wanted):
+    for batch in read_with(projection.with_pages()):
         rest = pages.hold(batch)
         if rest.num_rows:
-            yield asked.only(rest)
-    yield from map(asked.only, pages.joined())
+            yield projection.only(rest)
+    yield from map(projection.only, pages.joined())
     counts.dropped.update(+pages.dropped)
     counts.events.update(+pages.events)

@@ -88,9 +88,8 @@ def _object_of(kind: pa.DataType, times: Check | None = None) -> Check:
             raise ValueError(f"{short(value)} is not an object with {', '.join(name for name, _, _ in fields)}")
         prepared = {}
         for name, inner, nullable in fields:
-            found = value.get(name)
-            if found is not None:
-                prepared[name] = of_field(name, inner, found)
+            if value.get(name) is not None:
+                prepared[name] = of_field(name, inner, value[name])
             elif not nullable:
                 raise ValueError(f"{short(dict(value))} has no {name!r}")
         return prepared
@@ -204,6 +203,6 @@ def _rules(times: Check) -> dict[str, ColumnRule]:
     }
 
 
-_EVENT = pa.struct([column.field for column in schema.EVENT])
+_EVENT = schema.SCHEMA.field("events").type.value_type
 RULES, READ_RULES = _rules(_time), _rules(_time_or_naive)
 EVENT_CHECK, READ_EVENT_CHECK = _object_of(_EVENT), _object_of(_EVENT, _time_or_naive)

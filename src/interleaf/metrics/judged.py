@@ -32,8 +32,7 @@ def ndcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
     {'q': 0.7967...}
     """
     grades = {grade for judged in qrels.values() for grade in judged.values()}
-    measures = _measures()
-    return _by_query(measures.nDCG(gains={grade: gain(grade) for grade in sorted(grades)}) @ cut, qrels, rankings)
+    return _by_query(_measures().nDCG(gains={grade: gain(grade) for grade in sorted(grades)}) @ cut, qrels, rankings)
 
 
 def dcg(qrels: Qrels, rankings: Rankings, cut: int = 5) -> dict[str, float]:
