@@ -143,14 +143,13 @@ def _climb(
 ) -> tuple[Rates, tuple[float, ...], bool]:
     """Repeat `step`, which returns the next rates and the objective of its argument, until it gains no more."""
     next_rates, objective = step(rates)
-    objectives = [objective]
-    for _ in range(rounds):
+    objectives, converged = [objective], False
+    while len(objectives) <= rounds and not converged:
         rates = next_rates
         next_rates, objective = step(rates)
         objectives.append(objective)
-        if objective - objectives[-2] <= tolerance:
-            return rates, tuple(objectives), True
-    return rates, tuple(objectives), False
+        converged = objective - objectives[-2] <= tolerance
+    return rates, tuple(objectives), converged
 
 
 def _fit_with_prior(

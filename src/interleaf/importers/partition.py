@@ -49,7 +49,11 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
 
 def _merge_rows(earlier: Row, query: Row, counts: Counter[str]) -> Row:
     """Merge two records of a query: missing fields are filled in, and the list comes from the more complete record."""
-    other, first = sorted((query, earlier), key=_list_detail)  # of equal ones, the earlier record is the first
+
+    def list_detail(row: Row) -> tuple[bool, bool]:  # owners belong to the hits of the same record
+        return row["owners"] is not None, row["hits"] is not None
+
+    other, first = sorted((query, earlier), key=list_detail)  # of equal ones, the earlier record is the first
     whole = {name: other[name] if value is None else value for name, value in first.items()}
     whole["attributes"] = other["attributes"] | first["attributes"]
     if None not in (earlier["hits"], query["hits"]) and earlier["hits"] != query["hits"]:
@@ -59,11 +63,6 @@ def _merge_rows(earlier: Row, query: Row, counts: Counter[str]) -> Row:
     else:
         counts[ImportNote.QUERY_COMPLETED] += 1
     return whole
-
-
-def _list_detail(query: Row) -> tuple[bool, bool]:
-    """How much of the list a record has. Owners belong to the hits of the same record."""
-    return query["owners"] is not None, query["hits"] is not None
 
 
 class Partition:
@@ -98,8 +97,8 @@ class Partition:
 
         Other systems use this name for other things, such as positions that start at 0.
         """
-        is_written = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(events["rank"], events["ordinal"]))
-        ranks = pc.if_else(is_written, events["rank"], None)
+        is_ours = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(events["rank"], events["ordinal"]))
+        ranks = pc.if_else(is_ours, events["rank"], None)
         return events.set_column(events.schema.get_field_index("rank"), "rank", ranks)
 
     def _with_rebuilt(self, lists: pa.ListArray) -> pa.ListArray:

@@ -7,6 +7,7 @@ types in `schema.COLUMNS`. Document ids may be integers, and become text. Times 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import chain
@@ -29,32 +30,26 @@ _MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.f
 class ColumnRule(NamedTuple):
     """The check of one value of a type, and a fast test whether many values are valid and need no conversion.
 
-    The fast test may fail for valid values; then each value is checked.
+    The fast test may fail for valid values; then each value is checked. Without one, each value is always checked.
     """
 
     check: Check
-    all_ready: Callable[[list[Any]], bool]
+    all_ready: Callable[[list[Any]], bool] = operator.not_
 
 
 def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: Check | None = None) -> ColumnRule:
     if pa.types.is_list(kind):
         return _lists_of(_rule_for(kind.value_type, ids, times=times), gaps)
     if pa.types.is_struct(kind):
-        return ColumnRule(_object_of(kind, times), _none)
+        return ColumnRule(_object_of(kind, times))
     if pa.types.is_integer(kind):
         most = 2 ** (kind.bit_width - 1)
         return _whole_numbers(-most, most - 1)
     if pa.types.is_floating(kind):
-        return ColumnRule(_number(_MOST[kind]), _none)
+        return ColumnRule(_number(_MOST[kind]))
     if pa.types.is_string(kind):
         return ColumnRule(_document if ids else _text, lambda values: set(map(type, values)) <= {str})
-    check = {schema.TIME: times or _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind]
-    return ColumnRule(check, _none)
-
-
-def _none(values: list[Any]) -> bool:
-    """A fast test that always fails, so that each value is checked."""
-    return not values
+    return ColumnRule({schema.TIME: times or _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind])
 
 
 def _lists_of(item: ColumnRule, gaps: bool) -> ColumnRule:
