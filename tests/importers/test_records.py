@@ -117,6 +117,13 @@ def test_bytes_that_are_no_text_drop_their_line_only(tmp_path: Path) -> None:
         assert imported.examples == {NOT_JSON: f"{tmp_path / 'ubi.ndjson'}:2"}
 
 
+def test_a_kind_that_is_no_text_is_written_as_json(tmp_path: Path) -> None:
+    click = {"query_id": "q", "document": "d", "time": 1794744005000}
+    for kinds in (["click", None], ["click", None, 7]):  # Arrow alone would read the first as texts and a null
+        _, events, _ = read(tmp_path, *(json.dumps(click | {"kind": kind}) for kind in kinds))
+        assert [event["kind"] for event in events] == ["click", "null", "7"][: len(kinds)]
+
+
 def test_the_id_of_an_action_line_is_that_of_the_next_record_only(tmp_path: Path) -> None:
     action = '{"create": {"_id": "e-1"}}'
     _, events, _ = read(tmp_path, action, PLAIN, PLAIN, action, "", PLAIN, action, "[1]", PLAIN)

@@ -236,13 +236,13 @@ class ColumnBuilder:
         columns = self._drop_nulls(ImportNote.EVENT_WITHOUT_QUERY, columns, "query_id")
         columns["time"] = self._times(columns["time"])
         columns = self._drop_nulls(ImportNote.EVENT_WITHOUT_TIME, columns, "time")
+        dwell, dwell_time = _numbers(columns["dwell"]), _numbers(columns["dwell_time"])
+        self._counts[ImportNote.DWELL_TIME] += pc.sum(pc.greater(dwell_time.is_valid(), dwell.is_valid())).as_py() or 0
         for name in ("application", "user", "client", "session", "event", "document", "internal", "owner"):
             columns[name] = self._ids(columns[name])
         columns["kind"] = _kinds(columns["kind"])
         columns["ordinal"] = self._ordinals(columns["ordinal"])
         columns["rank"] = _ranks(columns["rank"])
-        dwell, dwell_time = _numbers(columns["dwell"]), _numbers(columns["dwell_time"])
-        self._counts[ImportNote.DWELL_TIME] += pc.sum(pc.greater(dwell_time.is_valid(), dwell.is_valid())).as_py() or 0
         columns |= {"dwell": pc.coalesce(dwell, dwell_time), "value": _numbers(columns["value"])}
         return pa.RecordBatch.from_arrays([columns[name] for name in EVENTS.names], schema=EVENTS)
 
@@ -339,7 +339,7 @@ class ColumnBuilder:
 def _kinds(values: list[Any]) -> pa.Array:
     """Names of actions; what is no text is written as JSON."""
     try:
-        return pa.array(values, pa.string())
+        return pc.fill_null(pa.array(values, pa.string()), "null")
     except pa.ArrowTypeError:
         return pa.array([one if type(one) is str else json.dumps(one) for one in values], pa.string())
 
