@@ -144,7 +144,7 @@ def test_the_help_is_of_this_command() -> None:
     text = " ".join(parser.format_help().split())
     for told in (
         "--version VERSION version of the experiment to read (default: all)",
-        "compare the new rankers by (default: the method of most",
+        "compare the new rankers by (default: the method that made most lists)",
         "all with the same weight",
     ):
         assert told in text
