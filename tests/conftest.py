@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 # Set before any test module imports numba, which reads it once.
 os.environ["NUMBA_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "interleaf-numba")
 
+# One thread for linear algebra in each process: the matrices are small, and threads that wait for work take the
+# processor from the other worker.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 # Tests compare what commands write to standard error, and the first run compiles; test_compile_notice switches it on.
 os.environ["INTERLEAF_COMPILE_NOTICE"] = "0"
 

@@ -165,7 +165,7 @@ def test_killed_in_the_middle_of_load_it_has_everything_that_it_acknowledged_onc
             for one in load:
                 one.start()
             until(lambda load=load: sum(len(one.impressions) for one in load) > 20)  # type: ignore[misc]
-            time.sleep(0.5 + 2 * chance.random())
+            time.sleep(0.1 + 0.4 * chance.random())
             if round_ == rounds - 1:  # folding begins when a server does, with what those before it have shown
                 until(lambda: is_folded(tmp_path / "interleaf.sqlite"))
             os.kill(server.pid, signal.SIGKILL)

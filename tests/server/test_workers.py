@@ -3,14 +3,18 @@
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interleaf.analysis.analyze import tally_log
 from interleaf.log.arrow import gather_batches
+from interleaf.server.monitoring import FOLDER, Metrics
 from interleaf.store import open_store
 from tests.server.test_serve import ask, serving
 from tests.support.services import RANKINGS, SHOES
@@ -89,6 +93,19 @@ def pids_of(metrics: str) -> set[int]:
 def metrics_of(address: str) -> str:
     with urllib.request.urlopen(address + "/metrics", timeout=120) as answer:
         return str(answer.read().decode())
+
+
+def test_a_worker_that_starts_or_was_killed_is_left_out_of_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    (tmp_path / "counter_1.db").touch()  # made, and nothing is written yet
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    gauges = tmp_path / f"gauge_liveall_{ended.pid}.db"
+    gauges.touch()
+    assert b"interleaf_build_info" in Metrics().text(None)
+    assert not gauges.exists()
 
 
 def test_while_postgres_is_away_the_answer_is_503_and_afterwards_all_is_there(tmp_path: Path) -> None:

@@ -80,21 +80,39 @@ class Metrics:
 
     def text(self, running: Iterable[Stored] | None) -> bytes:
         """All metrics, with the running experiments if they are known, in the Prometheus text format."""
-        registry = self._registry
-        if self._folder is not None:
-            for pid in {int(path.stem.rpartition("_")[2]) for path in Path(self._folder).glob("gauge_live*_*.db")}:
-                try:
-                    os.kill(pid, 0)
-                except ProcessLookupError:  # this worker was killed
-                    mark_process_dead(pid)  # type: ignore[no-untyped-call]
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        registry = self._registry if self._folder is None else _Workers(Path(self._folder))
         return generate_latest(registry) + generate_latest(_About(running))
 
     def close(self) -> None:
         """Remove the gauges of this process."""
         if self._folder is not None:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
+
+
+@dataclass
+class _Workers:
+    """The metrics of all workers, from their files in a folder."""
+
+    folder: Path
+
+    def collect(self) -> Iterable[Metric]:
+        for pid in {int(path.stem.rpartition("_")[2]) for path in self.folder.glob("gauge_live*_*.db")}:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:  # this worker was killed
+                with suppress(FileNotFoundError):  # another worker has removed its gauges
+                    mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        # The file of a worker that starts is empty at first, which MultiProcessCollector cannot read.
+        files = [str(path) for path in self.folder.glob("*.db") if _size(path)]
+        merged: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        return merged
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # removed meanwhile
+        return 0
 
 
 @dataclass
