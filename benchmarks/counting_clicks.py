@@ -29,6 +29,7 @@ from interleaf.stats.compare import Estimate, estimates
 from interleaf.tables import Table
 from interleaf.tally import Tally
 from interleaf.tally.score_sums import ONE
+from interleaf.tally.tally import absorb
 from interleaf.tally.units import CLICKED
 
 RUNS = 200
@@ -81,7 +82,7 @@ def history(log: pa.Table, number: int, scheme: str | None = None) -> History:
     """So many looks at a log, after equal numbers of impressions: tallies of its parts, added up."""
     edges = np.linspace(0, log.num_rows, number + 1).astype(int).tolist()
     parts = (tally_log(log.slice(start, end - start), scheme, threads=1) for start, end in pairwise(edges))
-    return [look_at(tally) for tally in accumulate(parts)]
+    return [look_at(tally) for tally in accumulate(parts, absorb)]
 
 
 def look_at(tally: Tally) -> Seen:

@@ -192,7 +192,9 @@ def assumptions_of(schema: pa.Schema) -> list[str]:
 def _type_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
     """Types must agree at every level, but may have another width. A column of nulls fits any type."""
     found = found.value_type if pa.types.is_dictionary(found) else found
-    if pa.types.is_null(found) or (column in IDS and pa.types.is_string(wanted) and pa.types.is_integer(found)):
+    if found == wanted or pa.types.is_null(found):
+        return
+    if column in IDS and pa.types.is_string(wanted) and pa.types.is_integer(found):
         return
     if pa.types.is_map(wanted) and pa.types.is_struct(found):
         for field in found:
