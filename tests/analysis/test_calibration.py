@@ -128,6 +128,7 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(calibration, "QUICK", TINY)
     monkeypatch.setattr(people, "WORLDS", [people.WORLDS[1], people.WORLDS[-1]])  # lasting tastes; heavy users
     monkeypatch.setattr(people, "LOOKS", 3)
+    monkeypatch.setattr(people, "EFFECTS", people.EFFECTS[:1])  # a smaller one takes more users to show
     monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
     monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
     monkeypatch.setattr(queries, "WORLDS", queries.WORLDS[:2])

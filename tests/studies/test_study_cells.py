@@ -1,69 +1,81 @@
 """An interrupted study keeps its finished cells and continues; the result is that of an uninterrupted run."""
 
 import os
-import signal
+import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interleaf import cli
+from interleaf.studies import oosterhuis2017
 from interleaf.studies.study import FinishedCells
+from tests.support.stand_in import until
 
 # A small oosterhuis2017, through the command line as a person calls it.
-SMALL = """
-import sys
+SCALE = (1, 60, (5,), 1)
+KILLED = f"""
 from interleaf import cli
 from interleaf.studies import oosterhuis2017 as study
-study.SCALES["quick"] = study.OosterhuisScale(1, 60, (5,), 1)
-raise SystemExit(cli.main(["reproduce", "oosterhuis2017", *sys.argv[1:]]))
+study.SCALES["quick"] = study.OosterhuisScale{SCALE}
+cli.main(["reproduce", "oosterhuis2017"])
 """
+Said = pytest.CaptureFixture[str]
 
 
-def start(cache: Path, *options: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", SMALL, *options],
-        env=os.environ | {"INTERLEAF_CACHE": str(cache)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(oosterhuis2017.SCALES, "quick", oosterhuis2017.OosterhuisScale(*SCALE))
+
+
+def run_study(cache: Path, said: Said, *options: str) -> tuple[str, str]:
+    """What it prints, and what it says of its progress."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INTERLEAF_CACHE", str(cache))
+        assert cli.main(["reproduce", "oosterhuis2017", *options]) == 0
+    return said.readouterr()
 
 
 def finished(cache: Path) -> list[Path]:
     return [path for path in cache.glob("studies/*/*") if not path.name.startswith("part-")]
 
 
-def kill_after_some_cells(cache: Path) -> None:
-    study, deadline = start(cache), time.monotonic() + 300
-    while len(finished(cache)) < 3 and study.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    study.send_signal(signal.SIGKILL)
-    study.communicate()
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a study that was killed after some cells."""
+    cache = tmp_path_factory.mktemp("killed")
+    environment = os.environ | {"INTERLEAF_CACHE": str(cache)}
+    study = subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.DEVNULL)
+    until(lambda: len(finished(cache)) >= 3 or study.poll() is not None, 300)
+    study.kill()
+    study.wait()
     assert len(finished(cache)) >= 3
+    return cache
 
 
-def test_a_killed_study_continues_and_says_the_same(tmp_path: Path) -> None:
-    whole, nothing = start(tmp_path / "whole").communicate()
+@pytest.mark.usefixtures("small")
+def test_a_killed_study_continues_and_says_the_same(tmp_path: Path, interrupted: Path, capsys: Said) -> None:
+    whole, nothing = run_study(tmp_path / "whole", capsys)
     assert whole
     assert "continuing" not in nothing
-    kill_after_some_cells(tmp_path / "killed")
-    there = len(finished(tmp_path / "killed"))
-    continued, said = start(tmp_path / "killed").communicate()
+    killed = Path(shutil.copytree(interrupted, tmp_path / "killed"))
+    there = len(finished(killed))
+    continued, said = run_study(killed, capsys)
     assert continued == whole
     assert f"continuing with {there} finished cells" in said
-    assert finished(tmp_path / "killed") == []  # a complete study leaves nothing behind
+    assert finished(killed) == []  # a complete study leaves nothing behind
 
 
-def test_fresh_takes_nothing_from_before(tmp_path: Path) -> None:
-    kill_after_some_cells(tmp_path)
-    for path in finished(tmp_path):
+@pytest.mark.usefixtures("small")
+def test_fresh_takes_nothing_from_before(tmp_path: Path, interrupted: Path, capsys: Said) -> None:
+    killed = Path(shutil.copytree(interrupted, tmp_path / "killed"))
+    for path in finished(killed):
         path.write_bytes(b"what a fresh run must not read")
-    made, said = start(tmp_path, "--fresh").communicate()
-    assert made
+    printed, said = run_study(killed, capsys, "--fresh")
+    assert printed
     assert "continuing" not in said
 
 
