@@ -1,5 +1,6 @@
 """Settings of the test run: where compiled kernels are kept, and how Hypothesis searches."""
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -26,3 +27,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("interleaf")
+
+# Modules and tests stay until the end, so the garbage collector need not visit their million objects again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
