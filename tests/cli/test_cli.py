@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import interleaf
-from interleaf import Interleaving, cli
+from interleaf import Interleaving, audit, cli
 from interleaf.methods.registry import METHODS
+from tests.support.conformance import check_once
 
 VERBS = (
     *("methods", "interleave", "credit", "audit", "simulate", "reproduce"),
@@ -83,6 +84,7 @@ def test_the_help_of_a_verb_ends_with_an_example_that_runs(
     assert heading == "Example:"
     assert f"interleaf {verb}" in example
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(audit, "check", check_once)
     if "|" in example or ">" in example:
         done = shell(example)
         assert (done.returncode, done.stderr) == (0, "")

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import pytest
 
 import interleaf
-from interleaf import cli, errors
+from interleaf import audit, cli, errors
 from interleaf.methods.registry import METHODS
 from interleaf.methods.schemes import FORMS
+from tests.support.conformance import check_once
 from tests.support.paths import ROOT
 
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -78,6 +79,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(audit, "check", check_once)
     yield tmp_path
     for file in tmp_path.glob("*.pid"):  # servers that a page started, if it failed before it stopped them
         with contextlib.suppress(ValueError, ProcessLookupError):

@@ -18,9 +18,10 @@ from itertools import permutations
 from pathlib import Path
 
 from interleaf import audit
-from interleaf.audit import Counterexample, MethodAudit, PropertyVerdict
+from interleaf.audit import Counterexample, MethodAudit, PropertyVerdict, check
 from interleaf.audit.enumerate import Shown
 from interleaf.audit.overview import variants
+from interleaf.audit.properties import Progress
 from interleaf.methods.registry import METHODS, Claims, Method
 
 KNOWN = {text for row in METHODS.values() for text in variants(row)}  # not the methods that tests add
@@ -30,7 +31,7 @@ SWAPPED = (("a", "b"), ("b", "a"))
 @cache
 def _checked(spec: str, row: Method) -> MethodAudit:
     if spec not in KNOWN or (run := os.environ.get("PYTEST_XDIST_TESTRUNUID")) is None:
-        return audit.check(spec)
+        return check(spec)
     folder = Path(tempfile.gettempdir()) / f"interleaf-audit-{run}"
     folder.mkdir(exist_ok=True)
     for other in folder.parent.glob("interleaf-audit-*"):  # of earlier runs
@@ -40,7 +41,7 @@ def _checked(spec: str, row: Method) -> MethodAudit:
     with (folder / f"{spec}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
-            file.write_bytes(pickle.dumps(audit.check(spec)))
+            file.write_bytes(pickle.dumps(check(spec)))
     found = pickle.loads(file.read_bytes())
     assert isinstance(found, MethodAudit)
     return found
@@ -49,6 +50,11 @@ def _checked(spec: str, row: Method) -> MethodAudit:
 def checked(spec: str) -> MethodAudit:
     """What the audit finds, once a test run: the processes of a run share results, because some take half a minute."""
     return _checked(spec, METHODS[spec.partition("(")[0]])
+
+
+def check_once(method: str, progress: Progress | None = None, max_worlds: int | None = None) -> MethodAudit:
+    """`audit.check` where other tests have done the same: the whole audit of a method of the table is `checked`."""
+    return checked(method) if method in KNOWN and max_worlds is None else check(method, progress, max_worlds)
 
 
 def complaints(name: str) -> list[str]:
