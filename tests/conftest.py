@@ -3,8 +3,10 @@
 import gc
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # One folder for all runs: a kernel is compiled again only when its code has changed (interleaf.kernels.code_digest).
@@ -35,6 +37,14 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collect_garbage() -> Iterator[None]:
+    """What a file leaves open fails that file, not whichever test runs when the object is collected."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:
