@@ -150,9 +150,8 @@ def heat(
     room = cell[0] / max(len(str(name)) for name in _order(rows, column))
     angle = 0 if room > 10 else -45 if cell[0] >= 40 else -90
     few, across = altair.Axis(**plain), altair.Axis(**plain, orient="top", labelAngle=angle)
-    base = _chart(rows).encode(
-        x=altair.X(f"{column}:N", sort=order, axis=across), y=altair.Y(f"{row}:N", sort=order, axis=few)
-    )
+    x, y = altair.X(f"{column}:N", sort=order, axis=across), altair.Y(f"{row}:N", sort=order, axis=few)
+    base = _chart(rows).encode(x=x, y=y)
     faint = altair.Opacity(f"{strength}:Q", scale=altair.Scale(range=[0.08, 0.95], zero=True), legend=None)
     cells = base.mark_rect(stroke=_INK, strokeOpacity=0.15).encode(color=_painted(colour, colours), opacity=faint)
     words = base.mark_text(color=_INK, fontSize=11 if cell[0] >= 40 else 9).encode(text=f"{text}:N")

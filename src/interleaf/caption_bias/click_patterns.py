@@ -128,14 +128,12 @@ class DesignMatrix:
             return NEVER
         if (values == values[0]).all():
             return ALWAYS
-        if 0 < clicks < rows or self._chance_of_all(has, clicks > 0) < P_VALUE:
+        if 0 < clicks < rows:
             return ""
-        return ALL_CLICKED if clicks else NO_CLICK
-
-    def _chance_of_all(self, has: Array, clicked: bool) -> float:
-        """The probability that all results of these patterns are clicked, or none, by position and relevance."""
+        # The probability that all results with this feature are clicked, or none, by position and relevance.
         scores = self.matrix[has, : self.start] @ self.only([]).fit().weights
-        return float(np.exp(-self.patterns.rows[has] @ np.logaddexp(0, -scores if clicked else scores)))
+        chance = np.exp(-self.patterns.rows[has] @ np.logaddexp(0, -scores if clicks else scores))
+        return "" if chance < P_VALUE else ALL_CLICKED if clicks else NO_CLICK
 
     def followers(self) -> list[str]:
         """Features that are linear combinations of earlier columns."""

@@ -98,7 +98,9 @@ def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionF
     for _ in range(SWEEPS):
         before = list(best)
         for place, feature in enumerate(best):
-            for value in _candidates(feature, table):
+            # Low thresholds below the median, high ones above it, none in the outer tenths.
+            low, high = (MIN_SHARE, 0.5) if feature.tuned == "most" else (0.5, 1 - MIN_SHARE)
+            for value in sorted({table.quantile(feature, share) for share in np.linspace(low, high, CANDIDATES)}):
                 tried = [*best[:place], feature.at(value), *best[place + 1 :]]
                 reached = _likelihood(tried, table)
                 if reached > height + GAIN:
@@ -106,12 +108,6 @@ def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionF
         if best == before:
             break
     return best if height > -np.inf else features
-
-
-def _candidates(feature: CaptionFeature, table: MeasureCounts) -> list[int]:
-    """Candidates for a threshold: low ones below the median, high ones above it, none in the outer tenths."""
-    low, high = (MIN_SHARE, 0.5) if feature.tuned == "most" else (0.5, 1 - MIN_SHARE)
-    return sorted({table.quantile(feature, share) for share in np.linspace(low, high, CANDIDATES)})
 
 
 def _likelihood(features: list[CaptionFeature], table: MeasureCounts) -> float:

@@ -196,10 +196,9 @@ class WeightedScores:
         """The requested method; else the method of the lists and that of the posterior."""
         first = resolve(self._method or composed)
         if not first.method.additive:
-            names = [name for name, method in METHODS.items() if method.additive]
-            raise MethodError(
-                f"{first} cannot credit each click alone, so clicks cannot have weights; score by {listed(names)}"
-            )
+            names = listed([name for name, method in METHODS.items() if method.additive])
+            problem = f"{first} cannot credit each click alone, so clicks cannot have weights"
+            raise MethodError(f"{problem}; score by {names}")
         same = self._method is not None or first.method is self._posterior.method
         return [first] if same else [first, self._posterior]
 

@@ -55,9 +55,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:
     """Every verb of the parser, with the options of its actions."""
     for name, verb in _verbs(parser).items():
         parsers = [verb, *_verbs(verb).values()]
-        options = {
-            action.option_strings[0]: action for one in parsers for action in one._actions if action.option_strings
-        }
+        options = {one.option_strings[0]: one for part in parsers for one in part._actions if one.option_strings}
         choices = [action.choices for action in verb._actions if not action.option_strings and action.choices]
         first = tuple(map(str, choices[0] or ())) if choices else ()
         yield Command(name, (verb.description or "").rstrip("."), first, tuple(options.values()))

@@ -143,9 +143,8 @@ def _ranker_files(sources: list[str]) -> dict[str, str]:
     pairs = [source.partition("=") for source in sources]
     files = {name if path else Path(name).stem: path or name for name, _, path in pairs}
     if len(files) < max(2, len(sources)):
-        raise DataError(
-            f"{' '.join(sources)} name {len(files)} rankers; give NAME=FILE for two or more, with different names"
-        )
+        problem = f"{' '.join(sources)} name {len(files)} rankers"
+        raise DataError(f"{problem}; give NAME=FILE for two or more, with different names")
     return files
 
 
@@ -182,9 +181,8 @@ def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
     from interleaf.importers.ubi_export import export_ubi
 
     _check_suffix(options.out, ".ndjson", ".ndjson.gz")
-    return _counts(
-        export_ubi(options.log, options.out, application=options.application, object_id_field=options.id_field)
-    )
+    about = {"application": options.application, "object_id_field": options.id_field}
+    return _counts(export_ubi(options.log, options.out, **about))
 
 
 def _check_suffix(out: str, *endings: str) -> None:

@@ -97,10 +97,6 @@ def pair(
     return parse
 
 
-def _kind_and_weight(text: str) -> tuple[str, float]:
-    return pair("KIND=WEIGHT, such as purchase=5", float)(text) if "=" in text else (text, 1.0)
-
-
 def _lines(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8") as file:
@@ -112,7 +108,8 @@ def _lines(path: str) -> list[str]:
 def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add the options with which a verb reads a log; options that are not given are None."""
     add = parser.add_argument
-    types = {"events": _kind_and_weight, "exclude": pair("ATTRIBUTE=VALUE, such as device=bot")}
+    weighted, excluded = pair("KIND=WEIGHT, such as purchase=5", float), pair("ATTRIBUTE=VALUE, such as device=bot")
+    types = {"events": lambda text: weighted(text) if "=" in text else (text, 1.0), "exclude": excluded}
     for option in fields(LogOptions):
         if argument := option.metadata.get("arguments", {}).get(verb):
             settings: dict[str, Any] = {"default": None, **argument}

@@ -105,16 +105,14 @@ def run_reproduce(options: argparse.Namespace) -> None:
     cells.remove()
 
 
-def _check_writable(folder: Path) -> None:
+def _check_writable(out: Path) -> None:
     """Check before the study runs that files can be written and charts can be drawn."""
     from interleaf import plots
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".interleaf").touch()
-        (folder / ".interleaf").unlink()
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ".interleaf").touch()
+        (out / ".interleaf").unlink()
     except OSError as error:
-        raise DataError(
-            f"cannot write to {folder}: {error.strerror}; give --out a folder that can be written"
-        ) from None
+        raise DataError(f"cannot write to {out}: {error.strerror}; give --out a folder that can be written") from None
     plots.check_drawing()

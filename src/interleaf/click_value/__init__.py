@@ -6,11 +6,17 @@ learned_credit.py  learned credit as a file, how it scores clicks, and whether i
 learn.py           `learn`: learns credit from logs, or from saved sums of logs
 """
 
-from interleaf.click_value.click_features import FEATURES as FEATURES
-from interleaf.click_value.click_features import ClickFeature as ClickFeature
-from interleaf.click_value.click_features import PageClicks as PageClicks
-from interleaf.click_value.learn import TrainingSums as TrainingSums
-from interleaf.click_value.learn import gather as gather
-from interleaf.click_value.learn import learn as learn
-from interleaf.click_value.learned_credit import LearnedCredit as LearnedCredit
-from interleaf.click_value.learned_credit import LearningResult as LearningResult
+from interleaf.click_value.click_features import FEATURES, ClickFeature, PageClicks
+from interleaf.click_value.learn import TrainingSums, gather, learn
+from interleaf.click_value.learned_credit import LearnedCredit, LearningResult
+
+__all__ = [
+    "FEATURES",
+    "ClickFeature",
+    "LearnedCredit",
+    "LearningResult",
+    "PageClicks",
+    "TrainingSums",
+    "gather",
+    "learn",
+]

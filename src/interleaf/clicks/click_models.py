@@ -300,9 +300,8 @@ def _grades_of(documents: Sequence[Document], grades: Mapping[Any, int], count: 
     values = [grades.get(document, 0) for document in documents]
     for document, grade in zip(documents, values, strict=True):
         if not 0 <= grade < count:
-            raise ClickError(
-                f"document {document!r} has grade {grade!r}, but the click model knows grades 0 to {count - 1}"
-            )
+            problem = f"document {document!r} has grade {grade!r}"
+            raise ClickError(f"{problem}, but the click model knows grades 0 to {count - 1}")
     return np.array(values, np.int64)
 
 

@@ -275,9 +275,8 @@ def _prepare_cascade(
 
     def fit(strength: float, trials: Trials) -> FittedCascade:
         problem = _CascadeProblem(pages, units, means, strength, stop_needs_click)
-        (by_rank, by_pair), objectives, converged = _climb(
-            problem.round, (continuation, problem.closed_form()[1]), rounds, limit
-        )
+        start = continuation, problem.closed_form()[1]
+        (by_rank, by_pair), objectives, converged = _climb(problem.round, start, rounds, limit)
         report = FitReport(strength, trials, objectives, converged)
         return FittedCascade(by_rank, by_pair, fallback, stop_needs_click, pairs, report)
 

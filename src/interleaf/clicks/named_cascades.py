@@ -80,9 +80,8 @@ def named(
         raise ClickError(f"click table: {error}") from error
     for parameter in changed:
         if parameter not in settings:
-            raise ClickError(
-                f"{name} has no parameter {parameter!r}; a click table knows {suggest(parameter, settings)}"
-            )
+            known = suggest(parameter, settings)
+            raise ClickError(f"{name} has no parameter {parameter!r}; a click table knows {known}")
     grades, stop_needs_click = (settings | changed).values()
     if type(grades) is not int or grades < 2:
         raise ClickError(f"{name}: the number of grades cannot be {grades!r}; give a whole number from 2 up")
@@ -102,10 +101,8 @@ def _row(name: str, grades: int) -> ClickTable:
     rows = [table for table in TABLES if table.name == name]
     if not rows:
         names = list(dict.fromkeys(table.name for table in TABLES))
-        hint = did_you_mean(name, names)
-        raise ClickError(
-            f"there is no click table {name!r}; known are {listed(names)}, or build Cascade(click=..., stop=...){hint}"
-        )
+        known = f"known are {listed(names)}, or build Cascade(click=..., stop=...){did_you_mean(name, names)}"
+        raise ClickError(f"there is no click table {name!r}; {known}")
     for table in rows:
         if table.grades in (None, grades):
             return table

@@ -57,19 +57,17 @@ class ResultPages:
     reading: PageReading | None = None
 
     def __post_init__(self) -> None:
-        shapes = self.documents.shape, self.clicks.shape
-        if len(shapes[0]) != 2 or shapes[0] != shapes[1] or self.clicks.dtype != np.bool_:
-            raise ClickError(
-                f"documents {shapes[0]} and clicks {shapes[1]} must both be [pages, ranks], and clicks True or False"
-            )
+        pages, clicks = self.documents.shape, self.clicks.shape
+        if len(pages) != 2 or pages != clicks or self.clicks.dtype != np.bool_:
+            problem = f"documents {pages} and clicks {clicks} must both be [pages, ranks], and clicks True or False"
+            raise ClickError(problem)
         if not len(self.queries) == len(self.sessions) == len(self.documents):
             raise ClickError("queries and sessions need one number per page")
         _check_numbers(self.queries, "query", self.query_count)
         _check_numbers(self.documents[self.documents != -1], "document", self.document_count)
         if (self.shown[:, 1:] & ~self.shown[:, :-1]).any() or (self.clicks & ~self.shown).any():
-            raise ClickError(
-                "a page has a gap, or a click where nothing was shown; pad with -1 below the last document"
-            )
+            problem = "a page has a gap, or a click where nothing was shown"
+            raise ClickError(f"{problem}; pad with -1 below the last document")
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -9,8 +9,7 @@ reuse.py          `reuse`: from log and rankings to estimates, warnings, and the
 reuse_result.py   the result, as data, text and Markdown
 """
 
-from interleaf.counterfactual.reuse import reuse as reuse
-from interleaf.counterfactual.reuse_result import PairEstimate as PairEstimate
-from interleaf.counterfactual.reuse_result import ReuseResult as ReuseResult
+from interleaf.counterfactual.reuse import reuse
+from interleaf.counterfactual.reuse_result import PairEstimate, ReuseResult
 
 __all__ = ["PairEstimate", "ReuseResult", "reuse"]

@@ -184,9 +184,8 @@ class RankedLists(NamedTuple):
     groups: Array
 
     def only(self, rows: Array | slice) -> RankedLists:
-        return RankedLists(
-            Impression(*(values[rows] for values in self.impressions)), *(values[rows] for values in self[1:])
-        )
+        impressions = Impression(*(values[rows] for values in self.impressions))
+        return RankedLists(impressions, *(values[rows] for values in self[1:]))
 
 
 def add_foreseen(

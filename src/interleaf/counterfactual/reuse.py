@@ -324,9 +324,8 @@ def reuse_lists(
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
     weighings = lists.summed(empty, weigher.add)
-    return build_result(
-        ReuseEvidence(scorer, looks, weighings, robust, view.longest), new.rankers, borrowed, confidence
-    )
+    evidence = ReuseEvidence(scorer, looks, weighings, robust, view.longest)
+    return build_result(evidence, new.rankers, borrowed, confidence)
 
 
 def _method(survey: LogSurvey) -> str:

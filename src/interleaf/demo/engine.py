@@ -163,7 +163,9 @@ class Engine:
                 f"the SQLite {sqlite3.sqlite_version} of this Python has no FTS5 ({error}), and the demo searches with "
                 "it; use a Python that has it, such as that of python.org or of Debian"
             ) from None
-        rows = [(one.id, leaf(one.id), _name(one.id), one.title, one.text) for one in self.entries.values()]
+        # The name column has the name, and its words if it is a compound.
+        names = {name: " ".join(dict.fromkeys([name, _apart(name)])) for name in self.entries}
+        rows = [(one.id, leaf(one.id), names[one.id], one.title, one.text) for one in self.entries.values()]
         self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
         self._connection.execute("INSERT INTO entries(entries) VALUES ('optimize')")
         self._connection.commit()
@@ -175,10 +177,8 @@ class Engine:
 
     def search(self, query: str, ranker: str, k: int = 10) -> list[str]:
         """The ids of the best k entries that contain a word of the query; ties in the order of the library."""
-        order = f"ORDER BY {order_of(ranker)}, rowid LIMIT :k"
-        return [
-            name for (name,) in self._rows(f"SELECT id FROM entries WHERE entries MATCH :match {order}", query, k=k)
-        ]
+        sql = f"SELECT id FROM entries WHERE entries MATCH :match ORDER BY {order_of(ranker)}, rowid LIMIT :k"
+        return [name for (name,) in self._rows(sql, query, k=k)]
 
     def answers(self, query: str, rankers: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]]]:
         """The ranking of each ranker, and the captions of all documents in them."""
@@ -227,12 +227,6 @@ def _tokens(text: str) -> list[str]:
 def _apart(name: str) -> str:
     """Split names in camel case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
-
-
-def _name(name: str) -> str:
-    """The content of the name column: the name, and its words if it is a compound."""
-    apart = _apart(name)
-    return name if apart == name else f"{name} {apart}"
 
 
 def _caption(one: str, title: str, snippet: str) -> dict[str, Any]:

@@ -88,10 +88,11 @@ def clicks(search: PersonSearch, documents: Sequence[str]) -> list[tuple[int, fl
     """The ranks that the person clicks on a list of ids, each with the dwell in seconds."""
     grades = {one: grade(one, search.wanted) for one in documents}
     chance = Keyed(key_of((search.key, "dwell")))
-    return [
-        (rank, round(SECONDS[grades[documents[rank - 1]]] * _lognormal(chance), 1))
-        for rank in replace(CLICKS, grades=grades).sample(documents, key=search.key)
-    ]
+    ranks = list[tuple[int, float]]()
+    for rank in replace(CLICKS, grades=grades).sample(documents, key=search.key):
+        lognormal = exp(NormalDist(0, SPREAD).inv_cdf(((chance.bits() >> 11) + 0.5) * UNIT))  # with median 1
+        ranks.append((rank, round(SECONDS[grades[documents[rank - 1]]] * lognormal, 1)))
+    return ranks
 
 
 def grade(document: str, wanted: str) -> int:
@@ -120,11 +121,6 @@ def _query(entry: LibraryEntry, chance: Keyed) -> str:
         if left:
             query.append(left[chance.pick(len(left))])
     return " ".join(query)
-
-
-def _lognormal(chance: Keyed) -> float:
-    """A log-normal number with median 1."""
-    return exp(NormalDist(0, SPREAD).inv_cdf(((chance.bits() >> 11) + 0.5) * UNIT))
 
 
 THREADS = 4

@@ -91,7 +91,8 @@ class Site:
 
     def search(self, request: Request) -> Response:
         """The search page; with a query, the interleaved results."""
-        query, unit = _query(request), _unit(request)
+        query, cookie = _query(request), request.cookies.get(COOKIE, "")
+        unit = cookie if re.fullmatch("you-[0-9a-f]{16}", cookie) else f"you-{secrets.token_hex(8)}"
         rankings, captions = self._engine.answers(query, self._rankers)
         shown = None
         if captions:
@@ -148,12 +149,6 @@ def _query(request: Request) -> str:
     text = request.query_params.get("q", "")[: 10 * MAX_QUERY]
     printable = "".join(sign if sign.isprintable() else " " for sign in text)
     return " ".join(printable.split())[:MAX_QUERY]
-
-
-def _unit(request: Request) -> str:
-    """The visitor id in the cookie."""
-    cookie = request.cookies.get(COOKIE, "")
-    return cookie if re.fullmatch("you-[0-9a-f]{16}", cookie) else f"you-{secrets.token_hex(8)}"
 
 
 def _sheet(request: Request) -> Response:

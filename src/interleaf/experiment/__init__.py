@@ -1,8 +1,7 @@
 """A live experiment: its settings, the assignment of users, and the lists; without store, network or clock."""
 
-from interleaf.experiment.assignment import assign as assign
-from interleaf.experiment.serving import Request as Request
-from interleaf.experiment.serving import Shown as Shown
-from interleaf.experiment.serving import extend_list as extend_list
-from interleaf.experiment.serving import show as show
-from interleaf.experiment.settings import Experiment as Experiment
+from interleaf.experiment.assignment import assign
+from interleaf.experiment.serving import Request, Shown, extend_list, show
+from interleaf.experiment.settings import Experiment
+
+__all__ = ["Experiment", "Request", "Shown", "assign", "extend_list", "show"]

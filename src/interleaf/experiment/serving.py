@@ -110,9 +110,8 @@ def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
     """The requested page of the control's list, or of the first available one, for units outside the experiment."""
     available = _complete_rankings(experiment, request)
     shown_ranker = _find_shown_ranker(experiment, available)
-    return _page(
-        available[shown_ranker] if shown_ranker else [], request.fixed, request.k or experiment.k, request.page
-    )
+    ranking = available[shown_ranker] if shown_ranker else []
+    return _page(ranking, request.fixed, request.k or experiment.k, request.page)
 
 
 def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:

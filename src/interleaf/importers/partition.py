@@ -86,20 +86,16 @@ class Partition:
         self.codes = _integers(encoded.indices)
         self.attributes = list(map(_decode_attributes, encoded.dictionary.to_pylist()))
         self.is_ours = np.asarray(self.queries["own"].is_valid())
-        self.events = self._with_ranks_of_ours(self.events)
+        # A `rank` is kept only if our export wrote it: on a list of ours, equal to the ordinal. Other systems use this
+        # name for other things, such as positions that start at 0.
+        ranks = self.events["rank"]
+        has_our_rank = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(ranks, self.events["ordinal"]))
+        place, ranks = self.events.schema.get_field_index("rank"), pc.if_else(has_our_rank, ranks, None)
+        self.events = self.events.set_column(place, "rank", ranks)
         lists = self._with_rebuilt(self.queries["hits"])
         self.has_list = np.asarray(pc.is_valid(lists))
         self.sizes = _integers(pc.fill_null(pc.list_value_length(lists), 0))
         self.hits = pc.list_flatten(lists)
-
-    def _with_ranks_of_ours(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """Keep a `rank` only if our export wrote it: on a list of ours, equal to the ordinal.
-
-        Other systems use this name for other things, such as positions that start at 0.
-        """
-        is_ours = pc.and_(pa.array(self.is_ours[self.query]), pc.equal(events["rank"], events["ordinal"]))
-        ranks = pc.if_else(is_ours, events["rank"], None)
-        return events.set_column(events.schema.get_field_index("rank"), "rank", ranks)
 
     def _with_rebuilt(self, lists: pa.ListArray) -> pa.ListArray:
         """Add lists that only impression events show: one position each, from 0 or 1, without gaps."""

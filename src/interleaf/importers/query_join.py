@@ -82,7 +82,8 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
     events, is_used = part.events, rank != LEFT_OUT
     has_id = np.asarray(pc.is_valid(events["event"]))
     by_id, by_moment = np.flatnonzero(is_used & has_id), np.flatnonzero(is_used & ~has_id & is_foreign)
-    time, kind = np.asarray(events["time"]), _codes_by_name(events["kind"])
+    kinds = events["kind"].dictionary_encode()  # as numbers, in the sort order of the texts
+    time, kind = np.asarray(events["time"]), np.asarray(pc.rank(kinds.dictionary).take(kinds.indices))
     dwell, value = (np.array(pc.fill_null(events[name], np.nan)) for name in ("dwell", "value"))
     merged = MergedCopies(np.zeros(len(rank), np.bool_), dwell, value)
     ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
@@ -106,12 +107,6 @@ def _numbered(*columns: Array) -> Array:
     numbers = np.zeros(len(order), np.int64)
     numbers[order] = np.cumsum(is_new)
     return numbers
-
-
-def _codes_by_name(texts: pa.Array) -> Array:
-    """A number for each text, in the sort order of the texts."""
-    encoded = texts.dictionary_encode()
-    return np.asarray(pc.rank(encoded.dictionary).take(encoded.indices))
 
 
 class Joiner:

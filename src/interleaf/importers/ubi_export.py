@@ -56,9 +56,7 @@ def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
     return {pa.string(): str, pa.bool_(): bool}.get(kind, NOTHING)
 
 
-_DECODERS = {
-    name: msgspec.json.Decoder(_json_type(column.type, name in GAPS)).decode for name, column in CARRIED.items()
-}
+_DECODERS = {name: msgspec.json.Decoder(_json_type(one.type, name in GAPS)).decode for name, one in CARRIED.items()}
 
 
 def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]:

@@ -242,7 +242,8 @@ class ColumnBuilder:
             columns[name] = self._ids(columns[name])
         columns["kind"] = _kinds(columns["kind"])
         columns["ordinal"] = self._ordinals(columns["ordinal"])
-        columns["rank"] = _ranks(columns["rank"])
+        ranks = [one if type(one) is int and abs(one) <= MAX_RANK else None for one in columns["rank"]]
+        columns["rank"] = pa.array(ranks, pa.int64())
         columns |= {"dwell": pc.coalesce(dwell, dwell_time), "value": _numbers(columns["value"])}
         return pa.RecordBatch.from_arrays([columns[name] for name in EVENTS.names], schema=EVENTS)
 
@@ -342,12 +343,6 @@ def _kinds(values: list[Any]) -> pa.Array:
         return pc.fill_null(pa.array(values, pa.string()), "null")
     except pa.ArrowTypeError:
         return pa.array([one if type(one) is str else json.dumps(one) for one in values], pa.string())
-
-
-def _ranks(values: list[Any]) -> pa.Array:
-    """Ranks that a log can hold, null for others."""
-    ranks = [one if type(one) is int and abs(one) <= MAX_RANK else None for one in values]
-    return pa.array(ranks, pa.int64())
 
 
 def _numbers(values: list[Any]) -> pa.Array:

@@ -169,9 +169,8 @@ def open_table(source: Any) -> OpenedTable:
         names = check_schema(reader.schema, "the given table").names
         return names, None, schema.assumptions_of(reader.schema), _stream(reader)
     if not isinstance(source, Iterable):
-        raise DataError(
-            f"cannot read a log from {type(source).__name__}; give paths, an Arrow table or stream, or record batches"
-        )
+        problem = f"cannot read a log from {type(source).__name__}"
+        raise DataError(f"{problem}; give paths, an Arrow table or stream, or record batches")
     batches = check_batches(source)
     first = next(batches, None)
     if first is None:

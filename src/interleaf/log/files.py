@@ -128,9 +128,8 @@ def _remote(address: str) -> list[LogFile]:
         if is_log and (not magic or one is info or fnmatch.fnmatchcase(one.path, pattern)):
             files.append(LogFile(remote, one.size, True, dict(_folder_columns(remote))))
     if not files:
-        raise DataError(
-            f"there is no Parquet file at {address}; logs elsewhere than in folders end in {listed(PARQUET)}"
-        )
+        endings = listed(PARQUET)
+        raise DataError(f"there is no Parquet file at {address}; logs elsewhere than in folders end in {endings}")
     return files
 
 

@@ -107,9 +107,7 @@ def is_paths(source: Any) -> bool:
     return isinstance(source, Sequence) and all(isinstance(one, (str, PathLike)) for one in source)
 
 
-def _of_files(
-    files: Sequence[LogFile], projection: Projection, batch_size: int, progress: Progress | None
-) -> LogReading:
+def _of_files(files: list[LogFile], projection: Projection, batch_size: int, progress: Progress | None) -> LogReading:
     """Inspect all files before the first is read, so that an error in the last one is found at once."""
     columns: dict[str, None] = {}
     infos: list[tuple[LogFile, parquet.ParquetInfo]] = []

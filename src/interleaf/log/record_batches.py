@@ -56,9 +56,8 @@ def rows_to_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
             values = [EMPTY[column.name] if value is None else value for value in values]
         lacking = [number for number, value in enumerate(values, 1) if value is None]
         if lacking and not column.nullable:
-            raise DataError(
-                f"row {lacking[0]} has no {column.name!r} ({column.type}: {column.meaning}); it may not be left out"
-            )
+            value = f"{column.name!r} ({column.type}: {column.meaning})"
+            raise DataError(f"row {lacking[0]} has no {value}; it may not be left out")
         columns[column.name] = _array(values, column.name, column.type)
     for name in others:
         columns[name] = _array([row.get(name) for row in rows], name)

@@ -34,10 +34,9 @@ class QueryPages:
     times: Array
 
     def __post_init__(self) -> None:
-        if self.clicked.ndim != 2 or not self.clicked.shape[1]:
-            raise DataError(
-                f"clicked has the shape {self.clicked.shape}; give one row per query, one column per position"
-            )
+        shape = self.clicked.shape
+        if len(shape) != 2 or not shape[1]:
+            raise DataError(f"clicked has the shape {shape}; give one row per query, one column per position")
         lengths = {name: len(getattr(self, name)) for name in ("clicked", "first", "last", "units", "times")}
         if len(set(lengths.values())) > 1:
             raise DataError(f"the columns of pages have the lengths {lengths}; give one value per query in each")

@@ -82,9 +82,8 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         corrections = suggest(settings.correction, (HOLM, MAX_T))
         raise DataError(f"unknown correction {settings.correction!r}; known are {corrections}")
     if settings.correction == MAX_T and settings.look != ONE_LOOK:
-        raise DataError(
-            "the correction max_t holds for one look at a planned time; give look=(1, 1), or use the correction holm"
-        )
+        problem = "the correction max_t holds for one look at a planned time"
+        raise DataError(f"{problem}; give look=(1, 1), or use the correction holm")
     if settings.cluster not in POPULATIONS:
         raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, POPULATIONS)}")
     if settings.correction == MAX_T and settings.cluster == UNIT_AND_QUERY:

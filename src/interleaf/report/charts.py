@@ -200,9 +200,8 @@ def _outcomes(rows: list[Row], report: ReportData) -> list[Chart]:
 def _matrix(rows: list[Row], report: ReportData) -> list[Chart]:
     rankers = len({row["row"] for row in rows})
     side = 64 if rankers <= MAX_WRITTEN else max(16, 600 // rankers)
-    spec = plots.heat(
-        rows, "row", "column", "strength", "written", colour="better", colours=_colours(MATRIX), cell=(side, side)
-    )
+    style: dict[str, Any] = {"colour": "better", "colours": _colours(MATRIX), "cell": (side, side)}
+    spec = plots.heat(rows, "row", "column", "strength", "written", **style)
     marked = f"with {100 * report.confidence:g} % confidence, corrected for all pairs, as in the verdict"
     key = {**MATRIX, f"the row's ranker is preferred {marked}": (INK, "▲"), "the column's is": (INK, "▼")}
     return [Chart("Each ranker against each other", "The stronger the colour, the larger the difference.", spec, key)]

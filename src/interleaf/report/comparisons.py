@@ -362,9 +362,8 @@ def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -
             smallest = None  # the smallest effect that a segment of this size detects
             if one.interval is not None and one.error is not None:
                 smallest = (one.interval[1] - one.interval[0]) / 2 + NormalDist().inv_cdf(POWER) * one.error
-            comparisons.append(
-                replace(one, shrunken_estimate=shrunken, smallest_effect=smallest, differs_p_value=differs)
-            )
+            one = replace(one, shrunken_estimate=shrunken, smallest_effect=smallest, differs_p_value=differs)
+            comparisons.append(one)
         segments.append(Segment(*key, shown, tuple(comparisons)))
     return tuple(segments)
 

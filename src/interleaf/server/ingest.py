@@ -51,7 +51,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     rankings = collapse(data.rankings, data.groups, fixed.values()) if data.groups else data.rankings
     request = Request(data.impression or new_id(), data.unit, data.query, rankings, data.k, data.page, fixed)
     if data.page > 1:
-        return await _further_page(service, stored, data, request)
+        return await _next_page(service, stored, data, request)
     shown = await _draw(settings, version, request)
     if not isinstance(shown.noted, Noted):
         service.metrics.count_impression(settings.name, shown.arm, None)
@@ -93,9 +93,7 @@ def _check_state(stored: Stored, late: bool, time: int) -> None:
         )
 
 
-async def _further_page(
-    service: Service, stored: Stored, data: schemas.InterleaveRequest, request: Request
-) -> Response:
+async def _next_page(service: Service, stored: Stored, data: schemas.InterleaveRequest, request: Request) -> Response:
     """Respond with a page after the first. It uses the rankings and the impression of the first page."""
     name = data.impression
     row = await asyncio.to_thread(service.store.row, name) if name is not None else None

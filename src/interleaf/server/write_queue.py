@@ -88,9 +88,7 @@ class WriteQueue:
         except Exception as error:
             return [error] if len(batch) == 1 else [self._write_batch([waiting])[0] for waiting in batch]
         row, fate = iter(rows), iter(fates)
-        return [
-            list(islice(fate, len(waiting.events))) if waiting.impression is None else next(row) for waiting in batch
-        ]
+        return [list(islice(fate, len(one.events))) if one.impression is None else next(row) for one in batch]
 
     async def close(self) -> None:
         """Wait until everything is written."""

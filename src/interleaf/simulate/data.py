@@ -52,9 +52,8 @@ class Judged:
             counts = f"{len(ends)} offsets for {len(self.queries)} queries"
             raise DataError(f"{self.name}: {counts}; give where each query starts, and the end of the last")
         if len(ends) < 2 or ends[0] != 0 or ends[-1] != rows or (np.diff(ends) < 1).any():
-            raise DataError(
-                f"{self.name}: offsets must rise from 0 to the number of rows, {rows}; every query has a document"
-            )
+            problem = f"offsets must rise from 0 to the number of rows, {rows}; every query has a document"
+            raise DataError(f"{self.name}: {problem}")
         if len(set(self.queries)) < len(self.queries):
             twice = Counter(self.queries).most_common(1)[0][0]
             raise DataError(f"{self.name}: query {twice!r} is there twice; give each query its own id")

@@ -136,9 +136,8 @@ class People:
         """The click model, for data with this many grades; a sample may lack the upper grades of a named table."""
         model = named(self.clicks, scale_of(grades - 1)) if isinstance(self.clicks, str) else self.clicks
         if len(model.click) < grades:
-            raise ClickError(
-                f"people: clicks knows grades 0 to {len(model.click) - 1}, but the data goes up to {grades - 1}"
-            )
+            known = f"grades 0 to {len(model.click) - 1}"
+            raise ClickError(f"people: clicks knows {known}, but the data goes up to {grades - 1}")
         return model
 
     def dwell_by(self, grades: int) -> Array:

@@ -77,12 +77,10 @@ def _rank(scores: Array, order: Array, offsets: Array, rankings: Array) -> None:
 def _insert(scores: Array, order: Array, ranking: Array) -> None:
     """Insertion sort, a quarter faster than `sort_descending` for the few documents that most queries have."""
     for document in range(len(scores)):
-        place = document
+        place, score = document, scores[document]
         while place > 0:
             above = ranking[place - 1]
-            if scores[above] > scores[document] or (
-                scores[above] == scores[document] and order[above] < order[document]
-            ):
+            if scores[above] > score or (scores[above] == score and order[above] < order[document]):
                 break
             ranking[place] = above
             place -= 1

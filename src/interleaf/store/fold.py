@@ -213,10 +213,8 @@ class Folding:
         self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: FoldedSums
     ) -> None:
         """Store a part, merged with the parts before it that are not larger."""
-        parts = transaction.rows(
-            f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number DESC", settings.name, version, metric
-        )
-        for number, impressions in parts:
+        sql = f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number DESC"
+        for number, impressions in transaction.rows(sql, settings.name, version, metric):
             if impressions > sums.impressions:
                 break
             older = deepcopy(self._add_up(transaction, settings, version, metric, (number,)))

@@ -205,9 +205,8 @@ class Postgres(Database):
 
     def _configure(self, connection: WatchedConnection) -> None:
         connection.watch = self._watch
-        connection.execute(
-            f"SET lock_timeout = {LOCK * 1000:.0f}; SET idle_in_transaction_session_timeout = {IDLE * 1000:.0f}"
-        )
+        lock, idle = f"{LOCK * 1000:.0f}", f"{IDLE * 1000:.0f}"
+        connection.execute(f"SET lock_timeout = {lock}; SET idle_in_transaction_session_timeout = {idle}")
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -64,10 +64,8 @@ class PrivacyStore:
     def check_known_secret(self, secret: bytes | None) -> None:
         """Raise DataError if the store never had units under this secret."""
         with self._database.reading() as transaction:
-            secrets_so_far = transaction.rows(_LATEST)
-        if secrets_so_far and not any(
-            _matches(secret, salt, fingerprint) for _, _, salt, fingerprint in secrets_so_far
-        ):
+            rows = transaction.rows(_LATEST)
+        if rows and not any(_matches(secret, salt, fingerprint) for _, _, salt, fingerprint in rows):
             remark = "this secret" if secret is not None else "no secret"
             raise DataError(f"the store never had units under {remark}; give the --unit-secret-file that was used then")
 

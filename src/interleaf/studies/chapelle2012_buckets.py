@@ -177,9 +177,8 @@ def judge(data: Judged, rankers: Mapping[str, Array]) -> dict[str, dict[str, Arr
     values: dict[str, dict[str, Array]] = {metric: {} for metric in METRICS}
     for name, scores in rankers.items():
         tops = rank(data, [scores], name)[:, 0, :CUT].tolist()
-        rankings = {
-            query: [str(place) for place in top if place >= 0] for query, top in zip(data.queries, tops, strict=True)
-        }
+        names = [[str(place) for place in top if place >= 0] for top in tops]
+        rankings = dict(zip(data.queries, names, strict=True))
         ndcg, dcg = judged.ndcg(qrels, rankings, 5), judged.dcg(qrels, rankings, 5)
         precision = judged.average_precision(qrels, rankings, CUT, relevant)
         for metric, by_query in zip(METRICS, (ndcg, dcg, precision), strict=True):

@@ -102,10 +102,8 @@ def study(task: StudyRun) -> Study:
         training = gather_all(task, every, method, scheme, size.units)
         rows.append((method, scheme, engine, *_counted(*published)))
         for way, examples, ridge in WAYS:
-            resamples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
-            lesson = learn(
-                training, better, ridge=ridge, examples=examples, groups=markets, folds=0, resamples=resamples
-            )
+            samples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
+            lesson = learn(training, better, ridge=ridge, examples=examples, groups=markets, folds=0, resamples=samples)
             lessons[scheme, way] = lesson
             turned = sum(value < 0 for value in lesson.relative)
             counts = _counted(len(lesson.relative), lesson.better, turned, lesson.median_relative)
@@ -242,9 +240,8 @@ def each_way(moments: Moments, fitting: Fitting) -> Iterator[Array]:
     """Weights `[group, feature]`: equal; from all users; from all other folds; from earlier folds, as `learn` does."""
     folds = credit_fitting.fold_of(np.arange(GROUPS), FOLDS)
     equal = np.eye(len(fitting.penalized))[0]
-    examples = [
-        credit_fitting.TrainingExample(credit_fitting.RankerPair(NAME, 1, "A", "B"), NAME, "A", "B", moments, True)
-    ]
+    pair = credit_fitting.RankerPair(NAME, 1, "A", "B")
+    examples = [credit_fitting.TrainingExample(pair, NAME, "A", "B", moments, True)]
 
     def of(times: Array | None) -> Array:
         weights, _, _ = credit_fitting.learn_weights(examples, fitting, RIDGE, times)

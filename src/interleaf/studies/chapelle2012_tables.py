@@ -112,9 +112,7 @@ def agreement_table(traffics_of: ByEngine, judged: ByMetric, generator: np.rando
 def _agreement(differences: Sequence[Array], signals: Sequence[Estimate]) -> tuple[str, str]:
     """Agreement of signs; judges are sure by C12's bootstrap, interleaving by an error clustered by user."""
     intervals = [percentiles(one, np.ones(len(one)), resamples=1000).interval or (0.0, 0.0) for one in differences]
-    sure = [
-        (low > 0 or high < 0) and is_significant(signal) for (low, high), signal in zip(intervals, signals, strict=True)
-    ]
+    sure = [(low > 0 or high < 0) and is_significant(one) for (low, high), one in zip(intervals, signals, strict=True)]
     signs = [one.mean() * (signal.value or 0) for one, signal in zip(differences, signals, strict=True)]
     counts = verdicts(signs, sure)
     return f"{counts.right} of {len(signs)}", f"{counts.significantly_right} of {sum(sure)}"
@@ -169,17 +167,14 @@ def difference_table(
         if theirs and name not in METHODS:
             rows.append((title, "published", *two_digits(theirs.differences), theirs.correlation))
         ours = [with_mark(*signal) for signal in by_pair]
-        rows.append((title, "ours", *ours, _correlated([value for value, _ in by_pair], dcg)))
+        pairs = [(value, other) for (value, _), other in zip(by_pair, dcg, strict=True) if value is not None]
+        related = correlation(*map(np.array, zip(*pairs, strict=True))) if len(pairs) > 1 else None
+        rows.append((title, "ours", *ours, *two_digits([related])))
     way = "averaged by user first" if PER_USER[engine] else "over queries"
     number = "VI" if engine == "arXiv" else "VIII"
     title = f"Table {number}: relative differences in per cent, positive as C12 expects, {way}, pairs like {engine}'s"
     columns = ("metric", "whose", *map(str, traffics), "correlation with DCG@5")
     return Table(f"{engine}-metrics".lower(), title, columns, tuple(rows))
-
-
-def _correlated(values: Sequence[float | None], dcg: Sequence[float]) -> Cell:
-    pairs = [(value, other) for value, other in zip(values, dcg, strict=True) if value is not None]
-    return two_digits([correlation(*map(np.array, zip(*pairs, strict=True))) if len(pairs) > 1 else None])[0]
 
 
 def verdict_table(engine: str, signals: Signals) -> Table:
@@ -291,10 +286,8 @@ def curves(traffic: PairTraffic, generator: np.random.Generator, repeats: int) -
     by_name = {}
     for metric in ABSOLUTE_METRICS.values():
         better, worse = (larger_is_better(metric, pages) for pages in (traffic.better, traffic.worse))
-        sizes = _sizes(min(len(better), len(worse)))
-        by_name[metric.title] = resampling.bucket_consistency(
-            better, worse, sizes, generator, repeats, metric.statistic
-        )
+        sizes, statistic = _sizes(min(len(better), len(worse))), metric.statistic
+        by_name[metric.title] = resampling.bucket_consistency(better, worse, sizes, generator, repeats, statistic)
     for method in METHODS:
         scores = traffic.interleaved[method].binary
         by_name[TITLES[method]] = resampling.consistency(scores, _sizes(len(scores)), generator, repeats)
@@ -364,18 +357,15 @@ def window_shares(
 ) -> dict[str, list[resampling.Window]]:
     """Figure 6, by Algorithm 4: windows of several lengths, by interleaving and by Clicks@1."""
     metric, interleaved = ABSOLUTE_METRICS[RATIO_METRIC], traffic.interleaved[METHODS[0]]
-    timed = [
-        resampling.Timed(pages.times, larger_is_better(metric, pages)) for pages in (traffic.better, traffic.worse)
-    ]
+    timed = [resampling.Timed(one.times, larger_is_better(metric, one)) for one in (traffic.better, traffic.worse)]
     times = np.concatenate([interleaved.pages.times, *[bucket.times for bucket in timed]])
     span, hour = (float(times.min()), float(times.max()) + 1), 3600.0
     hours = [length for length in HOURS if length <= (span[1] - span[0]) / hour]
     # Subsample to the rate of the interleaved bucket, or of a bucket with fewer queries.
     thinned = min(len(interleaved.binary), *[len(bucket.times) for bucket in timed])
+    mixed = resampling.Timed(interleaved.pages.times, interleaved.binary)
     return {
-        TITLES[METHODS[0]]: resampling.windows(
-            resampling.Timed(interleaved.pages.times, interleaved.binary), span, hour, hours
-        ),
+        TITLES[METHODS[0]]: resampling.windows(mixed, span, hour, hours),
         metric.title: resampling.bucket_windows(timed[0], timed[1], thinned, span, hour, hours, generator, repeats),
     }
 
@@ -414,9 +404,8 @@ def click_values(
     values = []
     for metric, traffic in ((metric, traffic) for metric in JUDGED_BY for traffic in traffics):
         better, worse = (judged[metric][ranker] for ranker in traffic.pair)
-        curve = resampling.consistency(
-            better - worse, [size for size in SIZES if size <= len(better)], generator, repeats
-        )
+        tried = [size for size in SIZES if size <= len(better)]
+        curve = resampling.consistency(better - worse, tried, generator, repeats)
         points = [(size, sure) for size, sure in zip(curve.sizes, curve.untied, strict=True) if (sure or 0) <= SURE]
         sizes, probabilities = [size for size, _ in points], [sure for _, sure in points]
         for method, scheme in SCORED_BY:

@@ -124,9 +124,8 @@ def study(task: StudyRun) -> Study:
         repeats[world] = _run_world(task, folds.whole, size, *world, count)
         untied[world] = [repeat for repeat in repeats[world] if repeat.truth]
         if not untied[FIRST]:
-            raise DataError(
-                f"{folds.described}: all target pairs have the same NDCG; give queries with relevant documents"
-            )
+            problem = "all target pairs have the same NDCG; give queries with relevant documents"
+            raise DataError(f"{folds.described}: {problem}")
     right = {world: {name: _right(some, name) for name in ESTIMATORS} for world, some in untied.items()}
     errors = {world: _differences_from_live(some) for world, some in repeats.items()}
     accuracy = {name: values.mean(axis=0) for name, values in right[FIRST].items()}

@@ -157,9 +157,8 @@ def study(task: StudyRun) -> Study:
     features = sorted(varying.intersection(FEATURES.get(folds.name, varying)))
     counts = [count for count in size.rankers if count <= len(features)]
     if not counts:
-        raise DataError(
-            f"{folds.described} has {len(features)} features that vary; the study compares {min(size.rankers)}"
-        )
+        problem = f"has {len(features)} features that vary; the study compares {min(size.rankers)}"
+        raise DataError(f"{folds.described} {problem}")
     cells = [(count, clicks, label) for count in counts for clicks in CLICKS for label in METHODS]
     task.total = len(cells)
     runs = task.compute(cells, partial(_run_folds, folds, features, size, task.seed))
@@ -180,11 +179,10 @@ def _run_folds(
         model = named(clicks, scale_of(max(impressions.max_grade, test.max_grade)), stop_needs_click=False)
         runs = size.optimized_runs if label == "OM" else size.runs
         rankers = draw_features(features, count, seed, fold)
-        results.append(
-            run(impressions, rankers, method, model, size.impressions, runs, seed, scheme=scheme, truth=test)
-        )
-        if results[-1].interrupted:
+        result = run(impressions, rankers, method, model, size.impressions, runs, seed, scheme=scheme, truth=test)
+        if result.interrupted:
             raise KeyboardInterrupt
+        results.append(result)
     return results
 
 

@@ -210,9 +210,8 @@ def reorder(tally: Tally, rankers: Sequence[str]) -> Tally:
 def as_if(tally: Tally, about: About) -> Tally:
     """Convert a tally without scores, such as of a holdout, so that it can be added to one with scores."""
     own = tally.about
-    total = type(tally).empty(
-        replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
-    )
+    combined = replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
+    total = type(tally).empty(combined)
     hashes, rows = tally.units.unordered
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)
     values[:, :SUMS] = rows[:, :SUMS]

@@ -31,9 +31,8 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     """
     read, usual = report_settings_of(settings), Experiment.of({"name": settings.name, "rankers": settings.rankers})
     words = [endpoints.export_name(settings, version), "--control", settings.control, "--events"]
-    words += [
-        kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in settings.metrics[metric].items() if weight
-    ]
+    weights = settings.metrics[metric].items()
+    words += [kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in weights if weight]
     if settings.scored_by is not None:
         words += ["--scheme", settings.scored_by]
     for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units")):

@@ -116,6 +116,7 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
     report = next(iter(current.reports.values()), None)
     rows = service.store.examples(settings.name, version, MAX_EXAMPLES)
     marked = teams(settings.rankers)
+    apart = tuple((EventFate(fate).text, f"{number:,}") for fate, number in current.counts.apart.items() if number)
     tone, word = judgement(report)
     return {
         "stored": stored,
@@ -124,11 +125,11 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
         "is_latest": version == stored.version,
         "tone": tone,
         "word": word,
-        "numbers": None if report is None else _numbers(visit, settings, version, current, report),
+        "numbers": None if report is None else _parts(visit, settings, version, current, report),
         "number_sections": NUMBERS,
         "reason": current.reason or "",
         "counts": current.counts,
-        "apart": _apart(current),
+        "apart": Table("apart", "Unmatched events", ("reason", "how many"), apart, ("how many",)) if apart else None,
         "trials": trials(settings, report),
         "is_trial": settings.mode != COMPARE,
         "mode": MODES.get(settings.mode, ""),
@@ -157,9 +158,7 @@ def _possible(stored: Stored) -> dict[str, bool]:
     }
 
 
-def _numbers(
-    visit: Visit, settings: Experiment, version: int, current: CurrentReports, report: Report
-) -> dict[str, Any]:
+def _parts(visit: Visit, settings: Experiment, version: int, current: CurrentReports, report: Report) -> dict[str, Any]:
     """The parts of a report that the page shows."""
     laid_out = lay_out(report)
     sections = {section.name: section for section in laid_out.sections}
@@ -181,12 +180,6 @@ def _select_checks(checks: Sequence[Table], is_wrong: bool) -> Table | None:
     """The health checks that failed or warn, or those that passed."""
     rows = tuple(row for row in checks[0].rows if (row[0] in WRONG) == is_wrong) if checks else ()
     return Table(checks[0].name, "", checks[0].columns, rows, checks[0].right) if rows else None
-
-
-def _apart(current: CurrentReports) -> Table | None:
-    """Unmatched events, which are stored but not counted, by reason."""
-    rows = tuple((EventFate(fate).text, f"{number:,}") for fate, number in current.counts.apart.items() if number)
-    return Table("apart", "Unmatched events", ("reason", "how many"), rows, ("how many",)) if rows else None
 
 
 def _settings_table(settings: Experiment) -> Table:

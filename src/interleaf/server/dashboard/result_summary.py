@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -63,7 +63,10 @@ def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
     names = Names(settings.rankers)
     every = [(metric, *one) for metric, report in reports.items() for one in enumerate(shown(report))]
     some = every[:MAX_ROWS]
-    reach = _reach([pair for _, _, pair in some])
+    # Half of the common scale of the bars: the widest interval, unless it is far wider than the others.
+    wide = [max(map(abs, pair.interval)) for _, _, pair in some if pair.interval is not None]
+    near = [abs(pair.estimate or 0.0) for _, _, pair in some]
+    reach = min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
     rows = tuple(_row(metric, place == 0, pair, names, settings, reach) for metric, place, pair in some)
     return Scorecard(rows, len(every) - len(some), conflicts(settings, reports))
 
@@ -133,13 +136,6 @@ def _weights(metric: str, settings: Experiment, names: Names) -> str:
     if metric not in settings.events:
         return " + ".join(f"{weight:g} × {names[kind]}" for kind, weight in settings.events.items())
     return "the verdict is based on this" if metric == settings.primary and len(settings.events) > 1 else ""
-
-
-def _reach(pairs: Sequence[Comparison]) -> float:
-    """Half of the common scale of the bars: the widest interval, unless it is far wider than the others."""
-    wide = [max(map(abs, pair.interval)) for pair in pairs if pair.interval is not None]
-    near = [abs(pair.estimate or 0.0) for pair in pairs]
-    return min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
 
 
 def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
