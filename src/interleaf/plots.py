@@ -58,8 +58,7 @@ def bars(rows: Rows, x: str, y: str, colour: str, title: str, *, facet: str | No
     """Bars of y, side by side for each colour."""
     altair = _altair()
     places = {"x": altair.X(f"{x}:N", title=None, sort=None), "xOffset": altair.XOffset(f"{colour}:N", sort=None)}
-    heights = altair.Y(f"{y}:Q", title=y)
-    chart = _chart(rows).mark_bar().encode(**places, y=heights, color=_colour(rows, colour))
+    chart = _chart(rows).mark_bar().encode(**places, y=altair.Y(f"{y}:Q", title=y), color=_colour(rows, colour))
     return _panels(chart, rows, facet, title)
 
 

@@ -184,10 +184,8 @@ class CaptionFeature:
         if self.measure not in MEASURES:
             raise DataError(f"feature {self.name!r}: unknown measure {self.measure!r}; known are {listed(MEASURES)}")
         if self.tuned not in ("", "least", "most") or self.neighbour not in ("", ABOVE, BELOW):
-            raise DataError(
-                f"feature {self.name!r}: tuned is {self.tuned!r} and neighbour {self.neighbour!r}; "
-                "give 'least' or 'most', and 'above' or 'below', or leave them out"
-            )
+            problem = f"feature {self.name!r}: tuned is {self.tuned!r} and neighbour {self.neighbour!r}"
+            raise DataError(f"{problem}; give 'least' or 'most', and 'above' or 'below', or leave them out")
 
     def at(self, threshold: int) -> CaptionFeature:
         """The same feature with another threshold, if it has one that can be tuned."""

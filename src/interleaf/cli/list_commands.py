@@ -139,9 +139,8 @@ def run_credit(options: argparse.Namespace) -> None:
     """
     data = _read_json(ListError)
     if not isinstance(data, dict):
-        raise ListError(
-            f"standard input holds {type(data).__name__}; give the object that 'interleaf interleave' prints"
-        )
+        kind = type(data).__name__
+        raise ListError(f"standard input holds {kind}; give the object that 'interleaf interleave' prints")
     print_json(credit(Interleaving.from_dict(data), options.clicks, options.scheme).to_dict())
 
 

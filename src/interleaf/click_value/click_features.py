@@ -181,10 +181,8 @@ def feature(name: str) -> ClickFeature:
     if name.startswith(KIND):
         kind = name.removeprefix(KIND)
         return ClickFeature(name, "kind", f"with an event of kind {kind}", lambda clicks: clicks.kinds[kind])
-    raise DataError(
-        f"unknown feature {name!r} of clicks; known are {listed(FEATURES)}; add your own to "
-        "interleaf.click_value.FEATURES first"
-    )
+    problem = f"unknown feature {name!r} of clicks; known are {listed(FEATURES)}"
+    raise DataError(f"{problem}; add your own to interleaf.click_value.FEATURES first")
 
 
 def default_features(kinds: Sequence[str], captions: bool = False) -> tuple[str, ...]:

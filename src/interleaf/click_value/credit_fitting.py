@@ -251,10 +251,8 @@ def _example(
     decided = equal.p_value is not None and equal.p_value < LEVEL
     named = better.get(pair.experiment)
     if named not in (None, pair.first, pair.second):
-        raise DataError(
-            f"better says {named!r} of experiment {pair.experiment!r}; that one compares "
-            f"{pair.first!r} and {pair.second!r}"
-        )
+        problem = f"better says {named!r} of experiment {pair.experiment!r}"
+        raise DataError(f"{problem}; that one compares {pair.first!r} and {pair.second!r}")
     leads = named == pair.first if named else (equal.value or 0) >= 0
     reason = ""
     if not moments.count.any():

@@ -141,8 +141,7 @@ def gather(
     names = tuple(dict.fromkeys((EQUAL, *wanted)))
     training = TrainingSums(names, counting, options.scheme, captions)
     weights = None if captions is None else CaptionWeights(captions)
-    differences = FeatureDifferences(names, kinds, captions=weights)
-    task = replace(options, credit=differences).task(Task)
+    task = replace(options, credit=FeatureDifferences(names, kinds, captions=weights)).task(Task)
     return Passes(source, task, options, once=True).summed(training, _count_batch)
 
 

@@ -182,12 +182,6 @@ class Client:
         if isinstance(self._spool, MemorySpool) and not self._spool.is_empty():
             log.warning("%d records were never delivered; give the client a spool folder", len(self._spool.names()))
 
-    def _forget(self) -> None:
-        """Start again in the child of a fork, where the parent's threads do not run."""
-        self._connections.forget()
-        self._spool.forget()
-        self._delivery.forget()
-
     def __enter__(self) -> Self:
         return self
 
@@ -291,8 +285,11 @@ _OPEN: WeakSet[Client] = WeakSet()
 
 
 def _forget_all() -> None:
+    """Start again in the child of a fork, where the parent's threads do not run."""
     for client in _OPEN:
-        client._forget()
+        client._connections.forget()
+        client._spool.forget()
+        client._delivery.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -235,8 +235,7 @@ class Connections:
                 return self._send(connection, method, path, body, deadline)
             except _STALE:
                 self._close_idle()  # the others are probably stale, too
-        fresh = TimedConnection(self._host, self._port, self._context)
-        return self._send(fresh, method, path, body, deadline)
+        return self._send(TimedConnection(self._host, self._port, self._context), method, path, body, deadline)
 
     def _send(self, connection: TimedConnection, method: str, path: str, body: bytes | None, deadline: float) -> Reply:
         connection.deadline = deadline

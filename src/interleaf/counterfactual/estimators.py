@@ -160,8 +160,7 @@ def features(ranked: NewRankings, shown: Array) -> Array:
     query = np.repeat(np.arange(len(ranked.union)), ranked.union)
     ranks = np.where(ranked.ranks > 0, ranked.ranks, ranked.lengths[query] + 1)
     places = np.bincount(query, shown, len(ranked.union))
-    shares = (shown + 0.5) / (places[query] + 1)
-    logs = np.log(np.column_stack([ranks, shares]))
+    logs = np.log(np.column_stack([ranks, (shown + 0.5) / (places[query] + 1)]))
     spread = logs.std(axis=0)
     return np.asarray((logs - logs.mean(axis=0)) / np.where(spread > ALIKE, spread, 1.0))
 

@@ -70,10 +70,8 @@ class LoggedRankings:
             return
         if there != here:
             first_design, design = (f"version {version} of {experiment!r}" for experiment, version in (there, here))
-            raise DataError(
-                f"ranker {name!r} ranks query {query!r} differently in {first_design} and in {design}; "
-                "name the version (--version) or the experiment, or give its rankings"
-            )
+            problem = f"ranker {name!r} ranks query {query!r} differently in {first_design} and in {design}"
+            raise DataError(f"{problem}; name the version (--version) or the experiment, or give its rankings")
         self.changed[name].add(query)
 
 

@@ -323,8 +323,7 @@ def reuse_lists(
     has_joint = scorer.independent and not looks.unowned
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
-    weighings = lists.summed(empty, weigher.add)
-    evidence = ReuseEvidence(scorer, looks, weighings, robust, view.longest)
+    evidence = ReuseEvidence(scorer, looks, lists.summed(empty, weigher.add), robust, view.longest)
     return build_result(evidence, new.rankers, borrowed, confidence)
 
 

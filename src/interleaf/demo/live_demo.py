@@ -45,10 +45,8 @@ def begin(client: Client, rankers: Sequence[str]) -> None:
     if stored["state"] == "draft":
         stored = client.call("POST", f"{_PATH}/start", timeout=MAX_WAIT)
     if stored["state"] != "running" or stored["settings"]["rankers"] != settings["rankers"]:
-        raise InterleafError(
-            f"the store holds another experiment {NAME!r}, {stored['state']}, of {stored['settings']['rankers']}; "
-            "give another --store, or leave it out"
-        )
+        problem = f"the store holds another experiment {NAME!r}, {stored['state']}, of {stored['settings']['rankers']}"
+        raise InterleafError(f"{problem}; give another --store, or leave it out")
 
 
 def read_report(client: Client) -> Report | None:

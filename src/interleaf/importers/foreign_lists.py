@@ -143,8 +143,7 @@ class Foreign:
 
     def __init__(self, evidence: LogEvidence, options: ImportOptions, counts: Counter[str]) -> None:
         self._options, self._counts = options, counts
-        first = options.unit or evidence.unit
-        self._units = sorted(UNITS, key=lambda unit: unit != first)
+        self._units = sorted(UNITS, key=lambda unit: unit != (options.unit or evidence.unit))
         self._rankers, self._is_one_by_one = evidence.rankers, evidence.is_one_by_one
 
     def columns(self, part: Partition, usable: Array) -> dict[str, pa.Array]:

@@ -159,18 +159,16 @@ def open_table(source: Any) -> OpenedTable:
     if isinstance(source, pa.Table):
         names = check_schema(source.schema, "the given table").names
         return names, source.num_rows, schema.assumptions_of(source.schema), source.to_batches()
+    kind = type(source).__name__
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
         except pa.ArrowException as problem:
-            raise DataError(
-                f"{type(source).__name__} is not a table ({problem}); give one with one row per impression"
-            ) from None
+            raise DataError(f"{kind} is not a table ({problem}); give one with one row per impression") from None
         names = check_schema(reader.schema, "the given table").names
         return names, None, schema.assumptions_of(reader.schema), _stream(reader)
     if not isinstance(source, Iterable):
-        problem = f"cannot read a log from {type(source).__name__}"
-        raise DataError(f"{problem}; give paths, an Arrow table or stream, or record batches")
+        raise DataError(f"cannot read a log from {kind}; give paths, an Arrow table or stream, or record batches")
     batches = check_batches(source)
     first = next(batches, None)
     if first is None:

@@ -71,10 +71,8 @@ def _whole_lines(path: Path, source: BinaryIO, left: int) -> Iterator[bytes]:
     """Blocks that end at the end of a line; lines that are too long are cut off."""
     head = source.read(min(left, 4))
     if head.startswith(_WIDE_MARKS) or b"\0" in head:
-        raise DataError(
-            f"{path} is encoded in UTF-16 or UTF-32; save it in UTF-8, such as by: "
-            f"iconv -f UTF-16 -t UTF-8 {path} > utf8-{path.name}"
-        )
+        problem = f"{path} is encoded in UTF-16 or UTF-32"
+        raise DataError(f"{problem}; save it in UTF-8, such as by: iconv -f UTF-16 -t UTF-8 {path} > utf8-{path.name}")
     left -= len(head)
     rest = head.removeprefix(BYTE_ORDER_MARK)
     while data := source.read(min(left, BLOCK)):

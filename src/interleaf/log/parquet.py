@@ -54,8 +54,7 @@ def check_footer(file: IO[bytes] | Any) -> None:
     """Raise an error if a Parquet file has a checksum of its footer that the footer does not match."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(size - _END, 0))
-    end = file.read(_END)
-    length = int.from_bytes(end[:4], "little") + _END
+    length = int.from_bytes(file.read(_END)[:4], "little") + _END
     if size < length + _CHECKSUM_BYTES:
         return  # the file is too short; Arrow raises an error for it
     file.seek(size - length - _CHECKSUM_BYTES)

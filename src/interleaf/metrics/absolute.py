@@ -216,8 +216,7 @@ def _by_unit(
     if metric.statistic != MEAN and counted.any():  # replace them by values whose mean is the median, to first order
         median = np.median(values)
         above = (values > median) + (values == median) / 2
-        error = jackknife(*_sums(above, numbers, units)).errors[0]
-        reach = min(1.96 * error, 0.5)
+        reach = min(1.96 * jackknife(*_sums(above, numbers, units)).errors[0], 0.5)
         low, high = np.quantile(values, [0.5 - reach, 0.5 + reach])
         values = median + (above - 0.5) * ((high - low) / (2 * reach) if reach else 0.0)
     return _sums(values, numbers, units)

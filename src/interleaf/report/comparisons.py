@@ -338,8 +338,7 @@ def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -
     estimates = {}  # of all pairs, by segment
     for key in sorted(tally.segments):
         own, clicked, columns = tally.segments.units_of(key)
-        limit = max_weight(len(own) << tally.segments.cells.level)
-        sums, weights = weigh(own, clicked, columns, limit)
+        sums, weights = weigh(own, clicked, columns, max_weight(len(own) << tally.segments.cells.level))
         voices = result.pairs.weighted_scores(sums, weights, tally.about.linear)
         estimates[key] = compare.estimates(voices, weights, settings.confidence)
     # The anytime interval depends on the number of all units; the units of a segment grow with them.

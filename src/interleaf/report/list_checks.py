@@ -35,8 +35,7 @@ def slots(tally: Tally) -> tuple[Slot, ...]:
         return ()
     tested = 1 if len(rankers) == 2 else len(rankers)  # the shares of two rankers are one test
     hits = owned[:, positions, :tested].reshape(len(owned), -1)
-    totals = np.repeat(owned[:, positions].sum(axis=2), tested, axis=1)
-    tests = share_tests(hits, totals, 1 / len(rankers))
+    tests = share_tests(hits, np.repeat(owned[:, positions].sum(axis=2), tested, axis=1), 1 / len(rankers))
     adjusted = holm([share.p_value for share in tests])
     rows = []
     for number, place in enumerate(positions.tolist()):

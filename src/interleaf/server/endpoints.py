@@ -52,8 +52,7 @@ async def list_experiments(service: Service, request: Request, body: bytes, who:
     search = read_search(request, who)
     limit = read_number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
     number = read_number(request, "page", 1, MAX_PAGE)
-    offset = (number - 1) * limit
-    experiments = await asyncio.to_thread(service.store.experiments, search, limit + 1, offset)
+    experiments = await asyncio.to_thread(service.store.experiments, search, limit + 1, (number - 1) * limit)
     total = await asyncio.to_thread(service.store.count_experiments, search)
     further = number + 1 if len(experiments) > limit else None
     bodies = [to_response(stored) for stored in experiments[:limit]]
@@ -178,8 +177,7 @@ def read_settings(body: bytes) -> Experiment:
 async def report(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
     """The report as JSON, with the same numbers as the page."""
     stored = await service.experiment(request.path_params["name"])
-    version = read_version(request, stored)
-    current = await service.current_reports(stored.settings.name, version)
+    current = await service.current_reports(stored.settings.name, read_version(request, stored))
     return await service.run_report(_encode_reports, current)
 
 

@@ -87,10 +87,8 @@ def _check_state(stored: Stored, late: bool, time: int) -> None:
         return
     if stored.state != RUNNING or late:
         when = " at that time" if late else ""
-        raise StateError(
-            f"the experiment is {stored.state}, but lists are only composed while it is running{when}; "
-            "show the control's list, or start an experiment"
-        )
+        problem = f"the experiment is {stored.state}, but lists are only composed while it is running{when}"
+        raise StateError(f"{problem}; show the control's list, or start an experiment")
 
 
 async def _next_page(service: Service, stored: Stored, data: schemas.InterleaveRequest, request: Request) -> Response:

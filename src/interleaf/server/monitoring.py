@@ -75,8 +75,7 @@ class Metrics:
         for state, amount in pool.items():
             self._pool.labels(state).set(amount)
         with suppress(OSError):  # not every system has this file
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            self._memory.set(pages * os.sysconf("SC_PAGE_SIZE"))
+            self._memory.set(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
 
     def text(self, running: Iterable[Stored] | None) -> bytes:
         """All metrics, with the running experiments if they are known, in the Prometheus text format."""

@@ -127,10 +127,8 @@ class Judged:
     def folds(self, count: int, seed: Key) -> QueryFolds:
         """Cross-validation by query: pairs (train, test); every query is in one test set."""
         if not 2 <= count <= len(self):
-            raise DataError(
-                f"cannot make {count} folds of the {len(self)} queries of {self.name}; "
-                "ask for at least 2, at most one per query"
-            )
+            problem = f"cannot make {count} folds of the {len(self)} queries of {self.name}"
+            raise DataError(f"{problem}; ask for at least 2, at most one per query")
         order = shuffled(len(self), ("folds", seed))
         return QueryFolds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
 

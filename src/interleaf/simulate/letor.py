@@ -232,10 +232,8 @@ class _GrowingRows:
                 self.places[query] = where
                 self.offsets.append(self.count + row)
             elif query != next(reversed(self.places)):
-                raise DataError(
-                    f"{where}: query {query!r} is here again, after others; it started at {self.places[query]}; "
-                    "put the rows of a query together, or give the second one an id of its own"
-                )
+                problem = f"{where}: query {query!r} is here again, after others; it started at {self.places[query]}"
+                raise DataError(f"{problem}; put the rows of a query together, or give the second one an id of its own")
         end, width, old_width = self.count + len(grades), features.shape[1], self.features.shape[1]
         if width > old_width:
             wider = np.zeros((max(end, len(self.features)), width), np.float32)

@@ -80,8 +80,7 @@ class RankedDocuments:
             rankings, sizes = np.concatenate([rankings, swapped]), np.concatenate([sizes, sizes])
         depth = rankings.shape[2] if chosen.method.whole_rankings else k
         self.rankings, order, tops = renumber(np.ascontiguousarray(rankings), sizes, depth)
-        starts = np.resize(data.offsets[:-1], len(sizes))
-        self.rows = np.where(order < 0, -1, starts[:, None] + order)
+        self.rows = np.where(order < 0, -1, np.resize(data.offsets[:-1], len(sizes))[:, None] + order)
         offsets, grades = np.concatenate([[0], np.cumsum(sizes)]), data.grades[self.rows[self.rows >= 0]]
         names, features = tuple(map(str, range(len(sizes)))), np.zeros((int(offsets[-1]), 0), np.float32)
         self.staged = replace(data, features=features, grades=grades, offsets=offsets, queries=names)

@@ -178,10 +178,8 @@ def _by_grade(name: str, values: Sequence[float], grades: int) -> Array:
     if len(values) == 2:
         return np.linspace(values[0], values[1], grades)
     if len(values) < grades:
-        raise ClickError(
-            f"people: {name} knows grades 0 to {len(values) - 1}, but the data goes up to {grades - 1}; give one "
-            "number per grade, or two for the lowest and the highest"
-        )
+        problem = f"people: {name} knows grades 0 to {len(values) - 1}, but the data goes up to {grades - 1}"
+        raise ClickError(f"{problem}; give one number per grade, or two for the lowest and the highest")
     return np.array(values[:grades], np.float64)
 
 
@@ -222,8 +220,7 @@ def assign(arms: Sequence[SimulatedArm], salt: str, units: Sequence[str]) -> Arr
         return np.zeros(len(units), np.int64)
     digests = b"".join([bytes_of(key_of((salt, "arm", unit))) for unit in units])
     places = np.frombuffer(digests, "<u8")[::2] / 2.0**64
-    edges = np.cumsum([arm.share for arm in arms])[:-1]
-    return np.asarray(np.searchsorted(edges, places, side="right"))
+    return np.asarray(np.searchsorted(np.cumsum([arm.share for arm in arms])[:-1], places, side="right"))
 
 
 DEVICES = ("desktop", "mobile", "tablet")
@@ -297,8 +294,7 @@ def _draw_units(
 def first_pages(people: People, words: Array, units: SimulatedUnits, queries: int) -> PageRequests:
     """The first page of every visit of these units, unit by unit."""
     unit = np.repeat(np.arange(len(units.number)), units.visits)
-    before = np.cumsum(units.visits) - units.visits
-    visit = np.arange(len(unit)) - np.repeat(before, units.visits)
+    visit = np.arange(len(unit)) - np.repeat(np.cumsum(units.visits) - units.visits, units.visits)
     pages = PageRequests(unit, visit, np.zeros_like(unit), np.zeros_like(unit), np.zeros_like(unit))
     start, span = round(people.start.timestamp() * 1e6), round(people.days * 86_400e6)
     keys = streams(words, page_numbers(units.number[unit], visit, pages.step))

@@ -32,10 +32,8 @@ def scores_of(data: Judged, ranker: Ranker) -> Array:
         return np.asarray(np.sum([weight * _feature(data, feature) for feature, weight in ranker.items()], axis=0))
     scores = np.asarray(ranker(data) if callable(ranker) else ranker, np.float64)
     if scores.shape != (len(data.grades),) or not np.isfinite(scores).all():
-        raise DataError(
-            f"a ranker gave scores of shape {scores.shape}; {data.name} needs {len(data.grades)} finite numbers, "
-            "one per row"
-        )
+        problem = f"a ranker gave scores of shape {scores.shape}"
+        raise DataError(f"{problem}; {data.name} needs {len(data.grades)} finite numbers, one per row")
     return scores
 
 
@@ -49,8 +47,7 @@ def rank(data: Judged, scores: Sequence[Array], key: Any, ties: str = "own") -> 
     """Rankings `[query, ranker, rank]` of document numbers within the query, padded with -1 to the longest query."""
     if ties not in TIES:
         raise DataError(f"ties cannot be broken by {ties!r}; give {listed(TIES)}")
-    lengths = np.diff(data.offsets)
-    rankings = np.full((len(data), len(scores), int(lengths.max())), -1, np.int32)
+    rankings = np.full((len(data), len(scores), int(np.diff(data.offsets).max())), -1, np.int32)
     for number, values in enumerate(scores):
         generator = generator_of((key, "ties", number if ties == "own" else "shared"))
         _rank(values, generator.random(len(values)), data.offsets, rankings[:, number])

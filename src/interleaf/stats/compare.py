@@ -111,10 +111,8 @@ def difference(
     """
     first, second = jackknife(sums_1, counts_1), jackknife(sums_2, counts_2)
     if first.deviations.shape != second.deviations.shape or first.deviations.shape[1] != 1:
-        raise DataError(
-            f"arms of {len(first.deviations)} and {len(second.deviations)} buckets cannot be compared; "
-            "give sums[bucket] of both over the same buckets, 0 where an arm has nothing"
-        )
+        problem = f"arms of {len(first.deviations)} and {len(second.deviations)} buckets cannot be compared"
+        raise DataError(f"{problem}; give sums[bucket] of both over the same buckets, 0 where an arm has nothing")
     values = first.values - second.values
     buckets = ((np.asarray(counts_1) > 0) | (np.asarray(counts_2) > 0)).sum(keepdims=True)
     arms = dict(zip(names, (first, second), strict=True))
@@ -187,10 +185,8 @@ def columns(sums: Array, counts: Array) -> tuple[Array, Array]:
     table = sums[:, None] if sums.ndim == 1 else sums
     wide = counts[:, None] if counts.ndim == 1 else counts
     if table.ndim != 2 or wide.ndim != 2 or len(wide) != len(table) or wide.shape[1] not in (1, table.shape[1]):
-        raise DataError(
-            f"sums of shape {sums.shape} do not fit counts of shape {counts.shape}; "
-            "give sums[bucket] or sums[bucket, column], and counts for the same buckets"
-        )
+        problem = f"sums of shape {sums.shape} do not fit counts of shape {counts.shape}"
+        raise DataError(f"{problem}; give sums[bucket] or sums[bucket, column], and counts for the same buckets")
     if not (np.isfinite(table).all() and np.isfinite(wide).all() and (wide >= 0).all()):
         raise DataError("sums and counts must be finite numbers, and counts at least 0")
     wide = np.broadcast_to(wide, table.shape)

@@ -215,8 +215,7 @@ def _power(units: int, effect: float, pilot: Pilot, width: float, missing_degree
     shift = abs(effect) * math.sqrt(precision / variance)
     ratios = np.ones(1)  # of a pilot's standard deviation to the true one
     if math.isfinite(pilot.degrees):
-        middles = (np.arange(PILOTS) + 0.5) / PILOTS
-        ratios = np.sqrt(2 * gammaincinv(pilot.degrees / 2, middles) / pilot.degrees)
+        ratios = np.sqrt(2 * gammaincinv(pilot.degrees / 2, (np.arange(PILOTS) + 0.5) / PILOTS) / pilot.degrees)
     return 1 - float(np.mean(nctdtr(degrees, shift * ratios, math.sqrt(edge))))
 
 
@@ -241,10 +240,8 @@ def _numbers_of(pilot: Pilot) -> tuple[float, float]:
     if pilot.reason:
         raise DataError(f"nothing can be planned: {pilot.reason}; take a larger pilot, or give numbers without one")
     if not (variance and variance > 0 and each and each > 0):
-        raise DataError(
-            f"nothing can be planned with a variance of {variance!r} and {each!r} impressions per unit; give numbers "
-            "above 0"
-        )
+        problem = f"nothing can be planned with a variance of {variance!r} and {each!r} impressions per unit"
+        raise DataError(f"{problem}; give numbers above 0")
     return variance, each
 
 

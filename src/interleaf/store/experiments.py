@@ -225,8 +225,7 @@ class ExperimentStore:
 
 def read_experiment(transaction: Transaction, name: str) -> Stored:
     """An experiment, or KeyError."""
-    statement = f"SELECT {_COLUMNS} FROM experiments WHERE name = ?"
-    rows = transaction.rows(statement, name) if is_kept(name) else []
+    rows = transaction.rows(f"SELECT {_COLUMNS} FROM experiments WHERE name = ?", name) if is_kept(name) else []
     if not rows:
         raise KeyError(name)
     return _with_versions(transaction, rows)[0]

@@ -56,8 +56,7 @@ class SqlStore(ClockStore, DeletionStore, ExperimentStore, KeyStore):
         surrogate, a number out of range), DataError is raised and nothing is written.
         """
         self._check_unit_secret()
-        sought = self._versions({(one.experiment, one.version) for one in impressions})
-        rows = rows_of(impressions, sought)
+        rows = rows_of(impressions, self._versions({(one.experiment, one.version) for one in impressions}))
         for event in events:
             check_event(event)
         if not events and self._database.put(IMPRESSIONS, rows, lambda one: bool(Writing(one).find_awaiting(rows))):

@@ -188,10 +188,8 @@ def upgrade(database: Database) -> None:
         rows = transaction.rows("SELECT version FROM schema_version")
         done = rows[0][0] if rows else 0
         if done > len(STEPS):
-            raise DataError(
-                f"the store is of version {done}, and this interleaf knows versions up to {len(STEPS)}: "
-                "a newer interleaf wrote it; upgrade this one"
-            )
+            problem = f"the store is of version {done}, and this interleaf knows versions up to {len(STEPS)}"
+            raise DataError(f"{problem}: a newer interleaf wrote it; upgrade this one")
         for step in STEPS[done:]:
             if callable(step):
                 step(transaction)

@@ -170,10 +170,8 @@ class SQLite(Database):
             now = _identity(path)
             if now != identity and not self._is_closed:  # SQLite deletes two of them when the store is closed
                 what = "deleted" if now is None else "replaced"
-                raise StoreError(
-                    f"the store's file {path.name} was {what} while the service ran; stop the service, put the right "
-                    "file back, and start it again"
-                )
+                problem = f"the store's file {path.name} was {what} while the service ran"
+                raise StoreError(f"{problem}; stop the service, put the right file back, and start it again")
 
     def scrub(self) -> bool:
         """Empty the write-ahead log, which may still contain deleted rows."""

@@ -89,8 +89,6 @@ def _official(fold: Path) -> tuple[Judged, Judged]:
     paths = {part: _one(fold, part) or _one(fold, older) for part, older in spelt.items()}
     for part, path in paths.items():
         if path is None:
-            raise DataError(
-                f"{fold} holds no {part}.txt and no {spelt[part]}.txt; a fold has {', '.join(spelt)}, or "
-                f"{', '.join(spelt.values())}"
-            )
+            problem = f"{fold} holds no {part}.txt and no {spelt[part]}.txt"
+            raise DataError(f"{problem}; a fold has {', '.join(spelt)}, or {', '.join(spelt.values())}")
     return read_letor([paths["train"], paths["vali"]]), read_letor(paths["test"])  # type: ignore[list-item, arg-type]

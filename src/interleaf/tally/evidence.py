@@ -63,8 +63,7 @@ class Timeline:
         if len(self.places) and np.array_equal(places, self.places):
             self.counts += counts
             return
-        both = np.concatenate([self.places, places])
-        self.places, numbers = np.unique(both, return_inverse=True)
+        self.places, numbers = np.unique(np.concatenate([self.places, places]), return_inverse=True)
         old, self.counts = self.counts, np.zeros((len(self.places), GROUPS, 2), np.int64)
         np.add.at(self.counts, numbers, np.concatenate([old, counts]))
         while len(self.places) > MAX_STRETCHES:

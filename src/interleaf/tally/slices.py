@@ -155,10 +155,8 @@ class Segments:
     def check(self) -> None:
         if len(self) > MAX_SEGMENTS:
             worst = Counter(attribute for attribute, _ in self).most_common(1)[0][0]
-            raise DataError(
-                f"attribute {worst!r} has too many values to report on: more than {MAX_SEGMENTS} segments in all; "
-                "group its values in the log, or leave it out of by="
-            )
+            problem = f"attribute {worst!r} has too many values to report on: more than {MAX_SEGMENTS} segments in all"
+            raise DataError(f"{problem}; group its values in the log, or leave it out of by=")
 
     def merge(self, other: Segments) -> None:
         """Add the sums of another object, in which segments may have other numbers."""

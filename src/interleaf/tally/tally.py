@@ -121,8 +121,7 @@ class Tally:
 
     def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
         """Add scores of impressions or of sessions."""
-        unit_buckets = buckets.buckets(unit)
-        self.scores.add(unit_buckets, clicked, columns, self.about.linear)
+        self.scores.add(buckets.buckets(unit), clicked, columns, self.about.linear)
         self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
 
@@ -227,7 +226,5 @@ def _check(one: About, other: About) -> None:
         if name == "rankers":
             mine, theirs = sorted(mine), sorted(theirs)
         if mine != theirs and not (name == "composed" and "" in (mine, theirs)):
-            raise DataError(
-                f"these tallies cannot be added: their {name} differ, {mine!r} and {theirs!r}; "
-                "tally both logs in the same way"
-            )
+            problem = f"these tallies cannot be added: their {name} differ, {mine!r} and {theirs!r}"
+            raise DataError(f"{problem}; tally both logs in the same way")

@@ -264,8 +264,7 @@ def _of_partition(projection: Projection, function: OfBatches, batches: Iterator
     context = TaskContext.get()
     number = context.partitionId() if context is not None else 0
     # Spark's timestamps are instants; only their type has the time zone of the session.
-    in_utc = (batch.cast(schema_in_utc(batch.schema)) for batch in batches)
-    large = arrow.gather_batches(in_utc, BATCH)
+    large = arrow.gather_batches((batch.cast(schema_in_utc(batch.schema)) for batch in batches), BATCH)
     for key, data in pack_items(number, lambda: function(number, arrow.cut_batches(large, projection, BATCH))):
         yield pa.RecordBatch.from_pydict({"key": pa.array([key], pa.int64()), "data": pa.array([data], pa.binary())})
 

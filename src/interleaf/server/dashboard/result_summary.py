@@ -231,8 +231,7 @@ def outlook(stored: Stored, settings: Experiment, report: Report | None, now: in
     time = last - report.totals.since
     rate = None if time < MIN_TIME else report.totals.units / (time / DAY)  # units per day
     left = _time_left(report, rate) if is_running else ""
-    advice = _advice(settings, report, rate if is_running else None)
-    return Outlook(left, advice, early_warning(report))
+    return Outlook(left, _advice(settings, report, rate if is_running else None), early_warning(report))
 
 
 def early_warning(report: Report) -> str:
