@@ -24,7 +24,8 @@ from interleaf.methods.schemes import scheme_of
 from tests.support.log_rows import Row
 
 ONE = 2**24
-SHOWN = ("method", "rankers", "documents", "ranks", "lengths", "union", "teams", "choices")  # what credit asks for
+# What credit asks for.
+SHOWN = ("method", "rankers", "documents", "ranks", "unshown_ranks", "lengths", "union", "teams", "choices")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Team draft interleaving and multileaving (C12, section 3.2, Algorithm 2; O17, section 4.1)."""
 
 from fractions import Fraction
+from functools import cache
 
 from .forms import (
     NOBODY,
@@ -17,7 +18,19 @@ from .forms import (
     require,
 )
 
-SCHEMES = ("binary_deduped", "click_deduped", "normalized_deduped", "binary", "click", "normalized")
+SCHEMES = (
+    "binary_deduped",
+    "click_deduped",
+    "normalized_deduped",
+    "binary",
+    "click",
+    "normalized",
+    "click_list",
+    "normalized_list",
+    "click_place",
+    "normalized_place",
+)
+AVERAGED = ("list", "place")
 FILLS = ("fair", "owned", "stop")
 
 
@@ -79,16 +92,48 @@ def preference(
 ) -> Preference:
     """Clicks on own documents (C12, Eq. 5 and 6), in the forms of Eq. 8 to 11.
 
-    Deduped schemes ignore clicks on the common prefix, but Eq. 11 keeps them in the denominator.
+    Deduped schemes ignore clicks on the common prefix, but Eq. 11 keeps them in the denominator. The schemes of
+    `AVERAGED` replace the owner by its distribution (see `weights`), so they do not need `teams`; their normalized
+    form divides by the clicks on positions that can be owned, whatever the weights.
     """
     require(scheme, SCHEMES, "scheme")
+    form, _, variant = scheme.partition("_")
+    if variant in AVERAGED:
+        shares = weights(tuple(rankings), shown, variant, fill=fill, prefix=prefix)
+        credit = [
+            sum((shares[position][ranker] for position in clicked), Fraction(0)) for ranker in range(len(rankings))
+        ]
+        return apply_form(form, credit, sum(any(shares[position]) for position in clicked))
     if teams is None:
         raise ValueError("team draft needs the owner of every position")
-    shared = common_prefix(rankings, len(shown)) if scheme.endswith("_deduped") else ()
+    shared = common_prefix(rankings, len(shown)) if variant == "deduped" else ()
     counted = [position for position in clicked if shown[position] not in shared]
     on_shared = len(clicked) - len(counted)
     hits = [sum(teams[position] == ranker for position in counted) for ranker in range(len(rankings))]
-    return apply_form(scheme.removesuffix("_deduped"), hits, sum(hits) + on_shared)
+    return apply_form(form, hits, sum(hits) + on_shared)
+
+
+@cache
+def weights(
+    rankings: tuple[Ranking, ...], shown: Ranking, condition: str, *, fill: str = "fair", prefix: bool = False
+) -> tuple[tuple[Fraction, ...], ...]:
+    """For each position of the shown list, the probability that each ranker owns it.
+
+    `condition="list"`: given the whole shown list. `condition="place"`: given only that this document stands at this
+    position. Owners of the first positions do not depend on the length of the list, so `k` is that of the shown list.
+    """
+    require(condition, AVERAGED, "condition")
+    outcome = distribution(rankings, len(shown), fill=fill, prefix=prefix)
+    by_position = []
+    for position, document in enumerate(shown):
+        by_owner: dict[int, Fraction] = {}
+        for (documents, owners), chance in outcome.items():
+            same_place = documents[position : position + 1] == (document,)
+            if owners is not None and (documents == shown if condition == "list" else same_place):
+                by_owner[owners[position]] = by_owner.get(owners[position], Fraction(0)) + chance
+        total = sum(by_owner.values())
+        by_position.append(tuple(by_owner.get(ranker, Fraction(0)) / total for ranker in range(len(rankings))))
+    return tuple(by_position)
 
 
 def list_probability(

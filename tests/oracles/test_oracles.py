@@ -1,6 +1,7 @@
 """The oracles themselves, against published numbers and against a second, different enumeration.
 
-"METHODS" is the project's specification of the methods; papers are called by letter as in tests.oracles.
+"METHODS" is the project's specification of the methods, "SENSITIVITY" its page on credit with less variance; papers
+are called by letter as in tests.oracles.
 """
 
 import random
@@ -15,7 +16,9 @@ import pytest
 from tests.oracles import (
     balanced,
     clicks,
+    competitive_pairs,
     document_constraint,
+    exposure,
     optimized,
     pairwise_preference,
     probabilistic,
@@ -23,8 +26,20 @@ from tests.oracles import (
     team_draft,
 )
 from tests.oracles.clicks import Patterns
-from tests.oracles.expectation import expectation
-from tests.oracles.forms import NOBODY, Distribution, Doc, Preference, Ranking, Rankings, apply_form, sign, union
+from tests.oracles.expectation import PreferenceOf, expectation
+from tests.oracles.forms import (
+    NOBODY,
+    Distribution,
+    Doc,
+    Preference,
+    Ranking,
+    Rankings,
+    Teams,
+    apply_form,
+    pairwise,
+    sign,
+    union,
+)
 
 Parameters = dict[str, object]
 LISTED: list[ModuleType] = [
@@ -34,6 +49,7 @@ LISTED: list[ModuleType] = [
     probabilistic,
     sample_scored_only,
     pairwise_preference,
+    competitive_pairs,
 ]
 TWO_ONLY = (balanced, document_constraint)
 UNBIASED: list[tuple[ModuleType, Parameters]] = [
@@ -43,6 +59,7 @@ UNBIASED: list[tuple[ModuleType, Parameters]] = [
     (pairwise_preference, {"pairs": "global"}),
     (pairwise_preference, {"pairs": "per_click"}),
     (pairwise_preference, {"pairs": "next_unclicked"}),
+    (competitive_pairs, {}),
 ]
 
 # The example of a shift by one: C12, end of section 3.1; H11, Figures 1 to 3 with d1 = a, d2 = b, ...
@@ -304,6 +321,11 @@ def test_deduped_scores_keep_prefix_clicks_in_the_denominator() -> None:
         "binary": 0,
         "click": 0,
         "normalized": 0,
+        # The list tells that B picked a and A picked b; the place of a alone does not tell who picked it.
+        "click_list": 0,
+        "normalized_list": 0,
+        "click_place": 1,
+        "normalized_place": Fraction(1, 2),
     }
 
 
@@ -320,6 +342,342 @@ def test_intents_mislead_team_draft_and_balanced() -> None:
     assert expected(team_draft, (tuple("abcy"), tuple("bczw")), 4, "binary", users) == 0
     assert expected(probabilistic, rankings, 4, "binary", users) > 0
     assert expected(pairwise_preference, rankings, 4, "click", users) == Fraction(47, 75)
+
+
+# Team draft credit averaged over the owners
+
+
+def same_documents(sizes: range, rankers: int, min_k: int = 1) -> list[tuple[Rankings, int]]:
+    """All (rankings, k) in which every ranker ranks the same documents; the first ranking is in order."""
+    return [
+        ((tuple(range(size)), *others), k)
+        for size in sizes
+        for others in product(permutations(range(size)), repeat=rankers - 1)
+        for k in range(min_k, size + 1)
+    ]
+
+
+def always(*positions: int) -> Callable[[Ranking], Patterns]:
+    """Click model of one pattern: these positions are clicked whatever stands there."""
+    return lambda shown: {tuple(int(position in positions) for position in range(len(shown))): Fraction(1)}
+
+
+def unfair_patterns(distribution: Distribution, preference_of: PreferenceOf) -> list[tuple[int, ...]]:
+    """The sets of positions whose clicks prefer somebody in expectation."""
+    length = len(min(distribution)[0])
+    subsets = [[p for p, value in enumerate(pattern) if value] for pattern in product((0, 1), repeat=length)]
+    return [
+        tuple(positions)
+        for positions in subsets
+        if any(any(row) for row in expectation(distribution, preference_of, always(*positions)))
+    ]
+
+
+def unfair_schemes(method: ModuleType, rankings: Rankings, k: int, **parameters: object) -> list[str]:
+    """The schemes that some set of clicked positions makes prefer somebody in expectation."""
+
+    def preference_in(scheme: str) -> PreferenceOf:
+        return lambda shown, teams, clicked: method.preference(rankings, shown, teams, clicked, scheme, **parameters)
+
+    distribution = method.distribution(rankings, k, **parameters)
+    return [scheme for scheme in method.SCHEMES if unfair_patterns(distribution, preference_in(scheme))]
+
+
+def by_rank(appeal: dict[Doc, Fraction]) -> Callable[[Ranking], Patterns]:
+    """Position-based clicks with examination 1/rank."""
+    return lambda shown: clicks.position_based(
+        [Fraction(1, rank) for rank in range(1, len(shown) + 1)], [appeal[document] for document in shown]
+    )
+
+
+THETA = [Fraction(1, rank) for rank in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("rankings", "k", "appeal", "credit", "truth"),
+    [
+        (((0, 1, 2, 3, 4), (1, 2, 0, 4, 3)), 5, (0, 0, 1, 1, 0), Fraction(1, 8), Fraction(-7, 60)),
+        (((0, 1, 2, 3, 4), (0, 2, 1, 4, 3)), 4, (0, 0, 1, 1, 0), Fraction(-1, 8), Fraction(1, 12)),
+        (((0, 1, 2), (1, 2, 0)), 3, (Fraction(9, 10), 1, 0), Fraction(-3, 40), Fraction(1, 10)),
+    ],
+)
+def test_team_draft_credit_can_have_the_wrong_sign(
+    rankings: Rankings, k: int, appeal: tuple[Fraction, ...], credit: Fraction, truth: Fraction
+) -> None:
+    """SENSITIVITY, section 1: fair is not faithful; with graded appeal three documents are enough."""
+    appeals = {document: Fraction(value) for document, value in enumerate(appeal)}
+    first, second = exposure.clicks_alone(rankings, THETA, appeals, k)
+    assert first - second == truth
+    for scheme in ("click", "click_list", "click_place"):
+        assert expected(team_draft, rankings, k, scheme, by_rank(appeals)) == credit
+
+
+def test_averaging_over_owners_given_the_list_keeps_the_mean_and_adds_no_variance() -> None:
+    """SENSITIVITY, section 2: on every list, for every set of clicks, so for users of any behaviour."""
+    less = 0
+    for rankings, k in [*same_documents(range(3, 5), 2), *same_documents(range(3, 4), 3), *worlds(20, seed=10)]:
+        distribution = team_draft.distribution(rankings, k)
+        for (shown, chance), form in product(shown_lists(distribution).items(), ("click", "normalized")):
+            for pattern in product((0, 1), repeat=len(shown)):
+                clicked = {position for position, value in enumerate(pattern) if value}
+                averaged = team_draft.preference(rankings, shown, None, clicked, f"{form}_list")[0][1]
+                plain = [
+                    (team_draft.preference(rankings, shown, teams, clicked, form)[0][1], part / chance)
+                    for (documents, teams), part in distribution.items()
+                    if documents == shown
+                ]
+                assert sum(value * part for value, part in plain) == averaged
+                second_moment = sum(value**2 * part for value, part in plain)
+                assert second_moment >= averaged**2
+                less += second_moment > averaged**2
+    assert less
+
+
+def test_averaging_over_owners_given_the_place_keeps_the_mean_where_clicks_depend_on_document_and_rank() -> None:
+    """SENSITIVITY, section 2: it does so for a click on any one document at any one rank, so for all such users."""
+    for rankings, k in [*same_documents(range(3, 5), 2), *same_documents(range(3, 4), 3), *worlds(20, seed=11)]:
+        distribution = team_draft.distribution(rankings, k)
+        totals: dict[tuple[str, Doc, int], Fraction] = {}
+        for ((shown, teams), chance), scheme in product(distribution.items(), ("click", "click_place")):
+            for position, document in enumerate(shown):
+                value = team_draft.preference(rankings, shown, teams, {position}, scheme)[0][1]
+                place = scheme, document, position
+                totals[place] = totals.get(place, Fraction(0)) + chance * value
+        assert all(value == totals["click", document, position] for (_, document, position), value in totals.items())
+
+
+def test_averaging_by_place_differs_where_a_click_depends_on_what_stands_above() -> None:
+    """SENSITIVITY, section 2: a click on rank 3 if document 1 stands above; averaging by list keeps the mean."""
+    rankings: Rankings = ((0, 1, 2, 3), (0, 3, 2, 1))
+
+    def below_one(shown: Ranking) -> Patterns:
+        return always(2)(shown) if 1 in shown[:2] else always()(shown)
+
+    schemes = ("click", "click_list", "click_place")
+    values = [expected(team_draft, rankings, 3, scheme, below_one) for scheme in schemes]
+    assert values == [0, 0, Fraction(-1, 4)]
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+def test_averaged_credit_is_fair_for_every_set_of_clicks(prefix: bool) -> None:
+    """SENSITIVITY, section 2: the 84 worlds of 3 and 4 documents that show at least two, and rankings that run out."""
+    same = same_documents(range(3, 5), 2, min_k=2)
+    assert len(same) == 84
+    for rankings, k in [*same, *worlds(20, seed=12, most=3)]:
+        unfair = unfair_schemes(team_draft, rankings, k, prefix=prefix)
+        assert not [scheme for scheme in unfair if scheme.endswith(("_list", "_place"))]
+
+
+def test_the_sign_of_averaged_credit_is_not_fair() -> None:
+    """SENSITIVITY, section 2: 0123 against 0231, three shown, clicks on ranks 2 and 3 of every list."""
+    rankings: Rankings = ((0, 1, 2, 3), (0, 2, 3, 1))
+    for scheme in ("click_list", "click_place"):
+        mean_sign = sum(
+            chance * sign(team_draft.preference(rankings, shown, teams, {1, 2}, scheme)[0][1])
+            for (shown, teams), chance in team_draft.distribution(rankings, 3).items()
+        )
+        assert mean_sign == Fraction(1, 4)
+        assert expected(team_draft, rankings, 3, scheme, always(1, 2)) == 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "positions", "value"), [("list", (0, 2), Fraction(-1, 4)), ("place", (1, 2), Fraction(1, 4))]
+)
+@pytest.mark.parametrize("divisor", [abs, bool])
+def test_averaged_credit_must_be_divided_by_all_clicks(
+    divisor: Callable[[Fraction], Fraction], condition: str, positions: tuple[int, ...], value: Fraction
+) -> None:
+    """SENSITIVITY, section 2: dividing by the credit, or by the clicks with a weight, prefers somebody."""
+    rankings: Rankings = ((0, 1, 2, 3), (0, 2, 3, 1))
+
+    def divided(shown: Ranking, teams: Teams, clicked: frozenset[int]) -> Preference:
+        weights = team_draft.weights(rankings, shown, condition)
+        gaps = [weights[position][0] - weights[position][1] for position in clicked]
+        return apply_form("click", [sum(gaps) / (sum(map(divisor, gaps)) or Fraction(1)), Fraction(0)], 0)
+
+    distribution = team_draft.distribution(rankings, 3)
+    assert expectation(distribution, divided, always(*positions))[0][1] == value
+
+
+def test_flagging_shared_documents_is_not_fair() -> None:
+    """SENSITIVITY, section 2: 012 against 120, two shown, with both rules for which document is shared.
+
+    By the top two, document 1 is shared in both lists. By the next pick, it is shared only where it stands second:
+    after 0 both rankers would pick it.
+    """
+    rankings: Rankings = ((0, 1, 2), (1, 2, 0))
+
+    def in_both_tops(shown: Ranking, position: int) -> bool:
+        return all(shown[position] in ranking[:2] for ranking in rankings)
+
+    def next_of_both(shown: Ranking, position: int) -> bool:
+        return len(competitive_pairs.propose(rankings, shown[:position])) == 1
+
+    def credit_unless(shared: Callable[[Ranking, int], bool]) -> PreferenceOf:
+        def preference_of(shown: Ranking, teams: Teams, clicked: frozenset[int]) -> Preference:
+            counted = {position for position in clicked if not shared(shown, position)}
+            return team_draft.preference(rankings, shown, teams, counted, "click")
+
+        return preference_of
+
+    distribution = team_draft.distribution(rankings, 2)
+    for shared, position in ((in_both_tops, 0), (in_both_tops, 1), (next_of_both, 1)):
+        assert expectation(distribution, credit_unless(shared), always(position))[0][1] == Fraction(1, 2)
+
+
+def test_weights_of_a_document_that_both_rankers_could_have_put_there() -> None:
+    """SENSITIVITY, section 2: nobody's by place, somebody's by list; the same rank in both rankings is not enough."""
+    half_each = (Fraction(1, 2), Fraction(1, 2))
+    all_of_a, all_of_b = (Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))
+    rankings = ((0, 1, 2), (0, 2, 1))
+    assert team_draft.weights(rankings, (0, 1, 2), "place") == (half_each, all_of_a, half_each)
+    assert team_draft.weights(rankings, (0, 1, 2), "list") == (all_of_b, all_of_a, half_each)
+    # Document 2 has rank 3 in both rankings, but B would put 3 there.
+    assert team_draft.weights(((0, 1, 2, 3), (1, 3, 2, 0)), (0, 1, 2), "place")[2] == all_of_a
+
+
+# Competitive pairs
+
+
+def test_what_meets_in_a_round_does_not_depend_on_coins() -> None:
+    """SENSITIVITY, section 3: the owners on every path are those of one replay, also where rankings run out."""
+    for rankings, k in worlds(80, seed=13):
+        owners = competitive_pairs.all_owners(rankings)
+        for shown, teams in competitive_pairs.distribution(rankings, k):
+            single = [owners[document] for document in shown]
+            assert teams == tuple(some[0] if len(some) == 1 else NOBODY for some in single)
+
+
+@pytest.mark.parametrize("coins", competitive_pairs.COINS)
+def test_competitive_pairs_of_two_rankers_are_fair_for_every_set_of_clicks(coins: str) -> None:
+    """SENSITIVITY, section 3: the sign too; all rankings of 2 to 4 documents, and rankings that run out."""
+    for rankings, k in [*same_documents(range(2, 5), 2), *worlds(60, seed=14, rankers=2)]:
+        assert not unfair_schemes(competitive_pairs, rankings, k, coins=coins)
+
+
+def test_competitive_pairs_of_three_rankers_are_fair_for_every_set_of_clicks() -> None:
+    """SENSITIVITY, section 3: the sign too; all rankings of 3 documents, and rankings that run out."""
+    for rankings, k in [*same_documents(range(3, 4), 3), *worlds(40, seed=15, rankers=3)]:
+        assert not unfair_schemes(competitive_pairs, rankings, k)
+
+
+def test_one_coin_a_list_puts_documents_in_the_same_places_as_one_a_pair() -> None:
+    """SENSITIVITY, section 3: the two forms differ only in what stands together."""
+    for rankings, k in [*same_documents(range(2, 5), 2), *worlds(40, seed=16, rankers=2)]:
+        by_coins = [competitive_pairs.distribution(rankings, k, coins=coins) for coins in competitive_pairs.COINS]
+        assert exposure.placement(by_coins[0]) == exposure.placement(by_coins[1])
+    swapped = ((0, 1, 2, 3), (1, 0, 3, 2))
+    lists = [len(competitive_pairs.distribution(swapped, 4, coins=coins)) for coins in competitive_pairs.COINS]
+    assert lists == [4, 2]
+
+
+def test_one_order_a_list_is_not_fair_to_three_rankers() -> None:
+    """SENSITIVITY, section 3: a document of two rankers leads too often; 1,050 of 1,728 worlds of four documents.
+
+    `click` is linear, so it is fair to all sets of clicks if it is fair to every single one.
+    """
+    agreeing: Rankings = ((0, 1), (0, 1), (1, 0))
+    with pytest.raises(ValueError, match="two rankings"):
+        competitive_pairs.distribution(agreeing, 1, coins="list")
+
+    def preference_in(rankings: Rankings) -> PreferenceOf:
+        return lambda shown, teams, clicked: competitive_pairs.preference(rankings, shown, teams, clicked, "click")
+
+    def bias(rankings: Rankings, k: int, position: int) -> Preference:
+        one_order = competitive_pairs.distribution_of_one_order(rankings, k)
+        return expectation(one_order, preference_in(rankings), always(position))
+
+    assert bias(agreeing, 1, 0)[0] == [0, 0, Fraction(1, 3)]
+    every = same_documents(range(4, 5), 3, min_k=2)
+    unfair = [1 for rankings, k in every if any(any(map(any, bias(rankings, k, p))) for p in range(k))]
+    assert (len(unfair), len(every)) == (1050, 1728)
+
+
+def test_a_click_with_several_owners_counts_once_in_the_divisor() -> None:
+    """SENSITIVITY, section 3: dividing by the credit of all rankers prefers the one that proposed alone."""
+    rankings: Rankings = ((0, 1), (0, 1), (1, 0))
+    assert competitive_pairs.all_owners(rankings) == {0: (0, 1), 1: (2,)}
+    assert expected_matrix(competitive_pairs, rankings, 2, "normalized", always(0))[0] == [0, 0, 0]
+
+    def by_credit(shown: Ranking, teams: Teams, clicked: frozenset[int]) -> Preference:
+        gaps = competitive_pairs.preference(rankings, shown, teams, clicked, "click")
+        owners = competitive_pairs.all_owners(rankings)
+        credit = sum(len(owners[shown[position]]) for position in clicked)
+        return pairwise(3, lambda i, j: gaps[i][j] / credit)
+
+    distribution = competitive_pairs.distribution(rankings, 2)
+    assert expectation(distribution, by_credit, always(0))[0] == [0, 0, Fraction(-1, 4)]
+
+
+def test_competitive_pairs_can_miss_a_better_ranker() -> None:
+    """SENSITIVITY, section 3: B has the only wanted document c higher, but both rankers propose it together."""
+    for scheme, coins in product(competitive_pairs.SCHEMES, competitive_pairs.COINS):
+        assert expected(competitive_pairs, SHIFTED, 4, scheme, wanting((100, "c")), coins=coins) == 0
+
+
+def test_nobody_owns_a_round_in_which_a_ranking_is_used_up() -> None:
+    """SENSITIVITY, section 3: the others go on, but without credit, also where two of them still differ."""
+    rankings: Rankings = (tuple("a"), tuple("bcd"), tuple("bef"))
+    owners = competitive_pairs.all_owners(rankings)
+    assert owners == {"a": (0,), "b": (1, 2), "c": (), "e": (), "d": (), "f": ()}
+    assert {teams for _, teams in competitive_pairs.distribution(rankings, 4)} == {(0, -1, -1, -1), (-1, 0, -1, -1)}
+
+
+# Exposure-corrected credit
+
+
+def expected_values(
+    distribution: Distribution, rankings: Rankings, click_model: Callable[[Ranking], Patterns], k: int
+) -> tuple[Fraction, ...]:
+    """E[V_i] of every ranker."""
+    places = exposure.placement(distribution)
+    totals = [Fraction(0) for _ in rankings]
+    for shown, of_list in shown_lists(distribution).items():
+        for pattern, of_clicks in click_model(shown).items():
+            clicked = {position for position, value in enumerate(pattern) if value}
+            values = exposure.value(rankings, shown, clicked, THETA, places, k)
+            totals = [total + of_list * of_clicks * value for total, value in zip(totals, values, strict=True)]
+    return tuple(totals)
+
+
+@pytest.mark.parametrize("method", [team_draft, competitive_pairs])
+@pytest.mark.parametrize(("rankers", "k"), [(2, 3), (2, 2), (3, 3), (3, 2)])
+def test_exposure_corrected_values_are_the_clicks_of_each_ranker_alone(
+    method: ModuleType, rankers: int, k: int
+) -> None:
+    """SENSITIVITY, section 4: exactly, where the lists cover a ranker's documents; less where they do not."""
+    appeal = {0: Fraction(1, 2), 1: Fraction(1, 3), 2: Fraction(1, 5)}
+    covered = []
+    for rankings, length in same_documents(range(3, 4), rankers, min_k=2):
+        if length != k:
+            continue
+        distribution = method.distribution(rankings, k)
+        values = expected_values(distribution, rankings, by_rank(appeal), k)
+        shares = exposure.coverage(rankings, THETA, exposure.placement(distribution), k)
+        for value, share, truth in zip(values, shares, exposure.clicks_alone(rankings, THETA, appeal, k), strict=True):
+            assert value == truth if share == 1 else value < truth
+            covered.append(share == 1)
+    assert all(covered) if k == 3 else {True, False} == set(covered)
+
+
+def test_coverage_is_the_examination_on_documents_that_can_be_shown() -> None:
+    """SENSITIVITY, section 4: 012 against 120, two shown: 0 and 1 in any order, never the 2 that B puts second."""
+    rankings: Rankings = ((0, 1, 2), (1, 2, 0))
+    for method in (team_draft, competitive_pairs):
+        places = exposure.placement(method.distribution(rankings, 2))
+        assert places == {document: {1: Fraction(1, 2), 2: Fraction(1, 2)} for document in (0, 1)}
+        assert exposure.coverage(rankings, THETA, places, 2) == (Fraction(1), Fraction(2, 3))
+
+
+def test_exposure_correction_of_one_shown_list_is_faithful_and_not_fair() -> None:
+    """SENSITIVITY, section 4: 012 or 120 is shown, by a coin; a click on rank 1 of every list expects +1/6."""
+    rankings: Rankings = ((0, 1, 2), (1, 2, 0))
+    one_list: Distribution = {(ranking, None): Fraction(1, 2) for ranking in rankings}
+    first, second = expected_values(one_list, rankings, always(0), 3)
+    assert first - second == Fraction(1, 6)
+    appeal = {0: Fraction(1, 2), 1: Fraction(1, 3), 2: Fraction(1, 5)}
+    truth = exposure.clicks_alone(rankings, THETA, appeal, 3)
+    assert expected_values(one_list, rankings, by_rank(appeal), 3) == truth
 
 
 # Probabilistic interleaving
