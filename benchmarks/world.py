@@ -75,7 +75,7 @@ def impressions(world: World, lists: batch.DrawnLists) -> Impression:
     lengths = np.array([problem.lengths for problem in world.problems], np.int32)
     choices = np.array([problem.choices(world.k) for problem in world.problems], np.int16)
     unions = np.array([problem.union for problem in world.problems])
-    return Impression(
+    return Impression.of(
         np.ascontiguousarray(ranks, np.int16),
         lists.teams,
         lengths[world.queries],

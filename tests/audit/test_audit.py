@@ -3,18 +3,21 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from doctest import ELLIPSIS, OutputChecker
 from fractions import Fraction
 from importlib import import_module
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 from interleaf import audit, cli, interleave
 from interleaf.audit.overview import Overview, overview_of, variants
 from interleaf.audit.properties import SmallWorld, dominating_rankers, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
+from interleaf.kernels.jit import plain
 from interleaf.methods.registry import METHODS, resolve
 from tests.oracles import clicks as oracle_clicks
 from tests.oracles.clicks import Patterns
@@ -167,15 +170,42 @@ def test_it_finds_the_bias_of_balanced_lists_on_shifted_rankings(spec: str) -> N
 
 def test_it_finds_that_team_draft_does_not_see_a_better_ranker() -> None:
     """H11 Figure 2: c is what people want, second in one ranking and third in the other, and always shown third."""
-    for verdict in checked("team_draft").pareto.values():
+    for scheme, verdict in checked("team_draft").pareto.items():
         example = verdict.counterexample
         assert example is not None
         assert verdict.holds is False
         assert SmallWorld(SHIFTED, 4) in verdict.refuted
         assert example.conclusion == "expected preference of B over A: 0, should be above 0"
         assert sum(line.probability * (line.preference or 0) for line in example.lines) == 0
-        assert {line.preference for line in example.lines} == {-1, 1}
+        averaged = scheme.endswith(("_list", "_place"))
+        assert {line.preference for line in example.lines} == ({0} if averaged else {-1, 1}), scheme
     assert audit.expectation(SHIFTED, "team_draft", 4, lambda rank, document: document == "c")[0, 1] == 0
+
+
+@pytest.mark.parametrize("spec", variants(METHODS["team_draft"]))
+def test_averages_over_owners_have_the_mean_of_the_drawn_owners_and_a_biased_sign(spec: str) -> None:
+    """SENSITIVITY section 2: A = abcd, B = acdb, k = 3, clicks at ranks 2 and 3: the mean sign is 1/4."""
+    found = checked(spec)
+    assert set(found.averages) == {"click_list", "normalized_list", "click_place", "normalized_place"}
+    for verdict in found.averages.values():
+        assert verdict.holds
+        assert verdict.worlds == found.fair["click"].worlds
+    assert set(found.sign) == {"binary_list", "binary_place"}
+    for scheme, verdict in found.sign.items():
+        assert verdict.holds is False
+        assert spec != "team_draft" or SmallWorld(spell("abcd acdb"), 3) in verdict.refuted, scheme
+
+
+def test_it_finds_an_average_that_is_not_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the proof above can fail: credit that leaves out the first position is not the mean."""
+    kernels = METHODS["team_draft"].kernels
+
+    def wrong(impression: Any, clicks: Any, variant: int, credit: Any, settings: Any) -> int:
+        below = clicks & (np.arange(len(clicks)) > 0)
+        return int(plain(kernels.credit_list)(impression, below, variant, credit, settings))  # type: ignore[arg-type]
+
+    monkeypatch.setitem(METHODS["team_draft"].__dict__, "kernels", replace(kernels, credit_list=wrong))
+    assert audit.check("team_draft", max_worlds=40).averages["click_list"].holds is False
 
 
 def test_it_finds_that_owned_filling_is_biased_on_ragged_worlds_only_and_fair_filling_nowhere() -> None:
@@ -216,7 +246,7 @@ def test_it_finds_what_pairwise_preference_can_and_cannot(spec: str) -> None:
     assert {verdict.worlds for verdict in found.pareto.values()} == {len(dominating)}
     assert found.pareto_at_cut.holds is False
     assert SmallWorld(spell("ab ba"), 1) in found.pareto_at_cut.refuted
-    assert found.sign.holds is False
+    assert found.sign["binary"].holds is False
 
 
 def is_dominated(world: SmallWorld) -> bool:

@@ -229,7 +229,7 @@ def test_probabilities_too_small_for_a_product_are_there_in_logs() -> None:
     names = [f"d{number}" for number in range(400)]
     made = new_rankings([tuple(names), tuple(names)], 100)
     entries = np.arange(399, 299, -1)[None]
-    impressions = Impression(
+    impressions = Impression.of(
         made.ranks[entries].swapaxes(1, 2), np.full((1, 100), -1), made.lengths, made.union, made.choices
     )
     (found,), _ = log_chances(resolve("probabilistic"), impressions, np.array([100]))

@@ -79,7 +79,7 @@ def impression_of(rankings: Rankings, shown: Ranking, teams: Any, exact: bool = 
     ranks = [[ranking.index(d) + 1 if d in ranking else 0 for d in shown] for ranking in rankings]
     lengths = np.array([len(ranking) for ranking in rankings], np.int64)
     owners, choices = np.array(teams, np.int64), np.zeros(len(shown), np.int64)
-    made = Impression(np.array(ranks, np.int64), owners, lengths, len(union(rankings)), choices)
+    made = Impression.of(np.array(ranks, np.int64), owners, lengths, len(union(rankings)), choices)
     return exactly(made) if exact else made
 
 
@@ -270,8 +270,8 @@ def _shown(rankings: Rankings, k: int, chance: np.random.Generator) -> tuple[Ran
 
 
 def row_of(impressions: Impression, row: int, count: int) -> Impression:
-    ranks, teams, lengths, size, choices = impressions
-    return Impression(ranks[row, :, :count], teams[row, :count], lengths[row], size[row], choices[row, :count])
+    ranks, teams, lengths, size, choices, *_ = impressions
+    return Impression.of(ranks[row, :, :count], teams[row, :count], lengths[row], size[row], choices[row, :count])
 
 
 def summed(weights: Array, outcomes: Array, clip: float = math.inf) -> WeightedSums:

@@ -222,10 +222,38 @@ def test_credit_too_large_for_sums_is_dropped() -> None:
     assert found.dropped == {DropReason.CREDIT_TOO_LARGE: 1}
 
 
+@pytest.mark.parametrize(
+    ("scheme", "change", "reason"),
+    [
+        ("click_place", {"unshown_ranks": None, **NOTHING_DERIVED}, DropReason.NO_UNSHOWN_RANKS),
+        ("click_place", {"unshown_ranks": [[], []]}, DropReason.NO_AVERAGE),
+        ("click_place", {"unshown_ranks": [[9, -4], [2**31 - 1, 0]]}, DropReason.NO_AVERAGE),
+        ("click_list", {"ranks": [[4, 3, 2, 1], [4, 3, 2, 1]]}, DropReason.NO_AVERAGE),
+    ],
+)
+def test_lists_whose_owners_cannot_be_averaged_are_dropped(
+    scheme: str, change: dict[str, Any], reason: DropReason
+) -> None:
+    rows = made_rows(30)
+    broken = rows[20] | change
+    found, rest = tally_log(loose_table_of([*rows[:20], broken, *rows[21:]]), scheme), tally_log(table_of(rows), scheme)
+    assert found.dropped == {reason: 1}
+    assert not rest.dropped
+
+
+def test_a_log_without_unshown_ranks_is_scored_by_another_default_scheme() -> None:
+    rows = [row | {"unshown_ranks": None, **NOTHING_DERIVED} for row in made_rows(30)]
+    found = tally_log(loose_table_of(rows))
+    assert not found.dropped
+    assert found.impressions == 30
+
+
 def test_every_reason_has_been_provoked() -> None:
     provoked = {reason for reason, _, _ in BROKEN.values()} | {
         DropReason.CREDIT_TOO_LARGE,
         DropReason.UNRANKED_DOCUMENT,
+        DropReason.NO_UNSHOWN_RANKS,
+        DropReason.NO_AVERAGE,
     }
     elsewhere = {  # provoked by the tests of reading, of exclusions and of methods
         *(DropReason.EXCLUDED, DropReason.WRONG_PAGE),

@@ -71,7 +71,7 @@ def test_a_document_s_name_does_not_matter(drawn: tuple[str, World], key: str | 
 
 @pytest.mark.parametrize("spec", EXACT_SPECS)
 def test_reordering_rankers_reorders_the_distribution(spec: str) -> None:
-    for small in worlds_of(resolve(spec).method):
+    for small in worlds_of(resolve(spec)):
         found = distribution(small.rankings, spec, small.k)
         for order in list(permutations(range(len(small.rankings))))[1:6]:
             reordered = distribution([small.rankings[ranker] for ranker in order], spec, small.k)

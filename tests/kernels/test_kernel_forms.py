@@ -23,6 +23,7 @@ from interleaf.kernels import jit
 from interleaf.kernels.arrays import Array, DrawnLists, EncodedRankings, Impression
 from interleaf.kernels.jit import plain
 from interleaf.kernels.randomness import Keyed, bytes_of, key_of
+from interleaf.methods import loops
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme
 from tests.support.paths import ROOT, VECTORS
@@ -160,7 +161,12 @@ def impressions_of(shown: list[Interleaving]) -> tuple[Impression, Array]:
     for row, (single, count) in enumerate(zip(singles, counts, strict=True)):
         ranks[row, :, :count], teams[row, :count], choices[row, :count] = single.ranks, single.teams, single.choices
     lengths = np.array([single.lengths for single in singles])
-    return Impression(ranks, teams, lengths, np.array([single.union for single in singles]), choices), counts
+    width = max(single.unshown_ranks.shape[1] for single in singles)
+    unshown = np.zeros((*ranks.shape[:2], width), np.int32)
+    for row, single in enumerate(singles):
+        unshown[row, :, : single.unshown_ranks.shape[1]] = single.unshown_ranks
+    known = ranks, teams, lengths, np.array([single.union for single in singles]), choices, unshown
+    return Impression.of(*known, np.array([single.words for single in singles])), counts
 
 
 def credit_batch(
@@ -170,7 +176,8 @@ def credit_batch(
     rows, rankers, _ = impressions.ranks.shape
     credits, credited, kernels = np.zeros((rows, rankers)), np.zeros(rows, np.int64), chosen.method.kernels
     settings = kernels.settings((int(impressions.lengths.max()),), chosen.parameters, False)
-    kernels.credit_batch(impressions, counts, clicks, scheme.variant, credits, credited, settings)
+    loop = loops.credit_batch(kernels.credit_of(scheme.variant))
+    loop(impressions, counts, clicks, scheme.variant, credits, credited, settings)
     if scheme.form.divides:
         credits /= np.maximum(credited, 1)[:, None]
     return credits, batch.preferences(chosen, scheme, impressions, counts, clicks)

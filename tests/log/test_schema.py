@@ -41,6 +41,7 @@ TABLE: list[tuple[str, Any, bool]] = [
     ("rankers", pa.list_(pa.string()), False),
     ("documents", pa.list_(pa.string()), False),
     ("ranks", pa.list_(pa.list_(pa.int32())), True),
+    ("unshown_ranks", pa.list_(pa.list_(pa.int32())), True),
     ("lengths", pa.list_(pa.int32()), True),
     ("union", pa.int32(), True),
     ("teams", pa.list_(pa.int8()), True),

@@ -163,7 +163,7 @@ def test_it_is_compiled_ahead_and_runs_in_batches() -> None:
     one_by_one = [interleaf.interleave([[0, 1], [1, 2]], "toy", 2, name) for name in names]
     assert [tuple(row) for row in lists.shown.tolist()] == [shown.documents for shown in one_by_one]
     assert len(set(map(tuple, lists.shown.tolist()))) == 2
-    impressions = Impression(
+    impressions = Impression.of(
         np.array([shown.ranks for shown in one_by_one]),
         lists.teams,
         np.full((40, 2), 2, np.int32),

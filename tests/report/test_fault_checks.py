@@ -149,7 +149,7 @@ DRAWN = [name for name, method in METHODS.items() if method.schemes and rule_of(
 
 @pytest.mark.parametrize("method", DRAWN)
 def test_every_list_that_a_method_draws_is_possible(method: str) -> None:
-    for world in worlds_of(METHODS[method])[::3]:
+    for world in worlds_of(resolve(method))[::3]:
         rankings = {f"r{place}": list(ranking) for place, ranking in enumerate(world.rankings)}
         if sum(map(bool, rankings.values())) < len(rankings):
             continue  # a log names no ranker without documents

@@ -153,7 +153,7 @@ def test_h11_s_depth_on_whole_rankings_compares_nothing_but_the_worst_clicked_ra
     ranks = np.array([[generator.permutation(30)[:10] + 1 for _ in range(2)] for _ in range(300)], np.int16)
     clicks = generator.random((300, 10)) < 0.4
     lengths, teams = np.full((300, 2), 30, np.int32), np.zeros((300, 10), np.int8)
-    shown = Impression(ranks, teams, lengths, np.full(300, 30), np.zeros((300, 10), np.int16))
+    shown = Impression.of(ranks, teams, lengths, np.full(300, 30), np.zeros((300, 10), np.int16))
     outcomes = batch.preferences(resolve("balanced(depth=clicked)"), SCHEME, shown, np.full(300, 10), clicks, 1)
     worst = np.where(clicks[:, None], ranks, 0).max(axis=2).astype(int)
     assert (outcomes[:, 0, 1] == np.sign(worst[:, 1] - worst[:, 0])).all()

@@ -77,7 +77,8 @@ def verdicts(found: MethodAudit) -> Iterator[tuple[str, PropertyVerdict]]:
     yield from ((f"fair {scheme}", verdict) for scheme, verdict in found.fair.items())
     yield from ((f"pareto {scheme}", verdict) for scheme, verdict in found.pareto.items())
     yield "pareto at the cut", found.pareto_at_cut
-    yield "fair sign", found.sign
+    yield from ((f"fair sign {scheme}", verdict) for scheme, verdict in found.sign.items())
+    yield from ((f"averages {scheme}", verdict) for scheme, verdict in found.averages.items())
 
 
 def faults(verdict: PropertyVerdict, name: str, about: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from interleaf import Interleaving
-from interleaf.methods.registry import METHODS, Method, ResolvedMethod, resolve
+from interleaf.methods.registry import METHODS, ResolvedMethod, resolve
 
 Ranking = tuple[str, ...]
 Rankings = tuple[Ranking, ...]
@@ -54,9 +54,9 @@ WORLDS = (
 )
 
 
-def worlds_of(method: Method) -> tuple[World, ...]:
+def worlds_of(chosen: ResolvedMethod) -> tuple[World, ...]:
     """The worlds with as many rankers as the method takes."""
-    most = method.rankers[1] or len(WORLDS)
+    most = chosen.rankers[1] or len(WORLDS)
     return tuple(world for world in WORLDS if len(world.rankings) <= most)
 
 

@@ -103,7 +103,7 @@ class Enumeration:
 
     def _compute_credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
         credit = np.full(len(self.problem.rankers), Fraction(0))
-        kernel = plain(self.chosen.method.kernels.credit)
+        kernel = plain(self.chosen.method.kernels.credit_of(variant))
         credited = kernel(self._impression(shown), _clicked(clicks, shown), variant, credit, self._settings)
         return credit, credited
 

@@ -80,8 +80,8 @@ def _row(check: MethodAudit, notes: list[str]) -> Iterator[str]:
     claims = check.claims
     yield check.method
     yield _mark(claims.considerate, "considerate", check, {"": check.considerate}, notes)
-    sign = "fair sign of the score (so no binary scheme is offered)"
-    yield _mark(claims.fair, "fair", check, check.fair, notes, {sign: check.sign})
+    signs = {f"fair sign of the score (so no scheme {name} is offered)": one for name, one in check.sign.items()}
+    yield _mark(claims.fair, "fair", check, check.fair, notes, signs)
     at_cut = "Pareto-faithful if people may click on the last shown rank"
     yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes, {at_cut: check.pareto_at_cut})
     yield MARKS[None if claims.fair is None or claims.pareto is None else claims.fair and claims.pareto]
@@ -130,6 +130,7 @@ def _plain(check: MethodAudit) -> dict[str, Any]:
         "fair": {name: verdict(one) for name, one in check.fair.items()},
         "pareto": {name: verdict(one) for name, one in check.pareto.items()},
         "pareto_at_cut": verdict(check.pareto_at_cut),
-        "sign": verdict(check.sign),
+        "sign": {name: verdict(one) for name, one in check.sign.items()},
+        "averages": {name: verdict(one) for name, one in check.averages.items()},
         "reusable": verdict(check.reusable),
     }

@@ -8,18 +8,19 @@ need the document below a click. `pareto_at_cut` is the result without this rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import combinations, permutations, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from interleaf.audit.enumerate import Enumeration, Ranks, Shown
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.interleaving.rankings import CheckedRankings, Document, letter
 from interleaf.methods.registry import Claims, resolve
-from interleaf.methods.schemes import Scheme, scheme_of
+from interleaf.methods.schemes import VARIANTS, Scheme, scheme_of
 
 DOCUMENTS = "abcd"
 
@@ -160,8 +161,10 @@ CORRELATED: Mapping[str, ClickModel] = {
 class MethodAudit:
     """The properties of one method; `fair` and `pareto` by scheme.
 
-    `sign` says whether the sign of the scores is fair, for a method without a binary scheme. `pareto_at_cut` is
-    `pareto` if people click on the last shown rank, too.
+    `sign` says whether the sign of the scores is fair, by the binary scheme that is not offered. `averages`: whether a
+    scheme that averages over owners has the mean of the drawn owners, with no more variance: `list` for any clicks on
+    any list, `place` for any document at any rank. `pareto_at_cut` is `pareto` if people click on the last shown rank,
+    too.
     """
 
     method: str
@@ -170,7 +173,8 @@ class MethodAudit:
     pareto: Mapping[str, PropertyVerdict]
     reusable: PropertyVerdict
     pareto_at_cut: PropertyVerdict
-    sign: PropertyVerdict
+    sign: Mapping[str, PropertyVerdict]
+    averages: Mapping[str, PropertyVerdict]
 
     @property
     def claims(self) -> Claims:
@@ -183,7 +187,8 @@ class MethodAudit:
             *_by_scheme("fair to clicks by rank only", self.fair),
             *_by_scheme("Pareto-faithful", self.pareto),
             ("Pareto-faithful with clicks on the last shown rank", self.pareto_at_cut),
-            ("fair sign (if not, there is no binary scheme)", self.sign),
+            *_by_scheme("fair sign (if not, there is no binary scheme)", self.sign),
+            *_by_scheme("the mean over the drawn owners, with no more variance", self.averages),
             ("reusable: every list can be shown", self.reusable),
         ]
         lines = [f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME]
@@ -216,7 +221,12 @@ def check(method: str, progress: Progress | None = None, max_worlds: int | None 
         pareto={name: _settle(same, partial(_find_unfaithful, scheme=s, at_cut=False)) for name, s in schemes.items()},
         reusable=_settle(walk, _find_unreachable),
         pareto_at_cut=_settle(cut, partial(_find_unfaithful, scheme=default, at_cut=True)) if default else NO_SCHEME,
-        sign=NO_SCHEME if not schemes or "binary" in schemes else _check_fair(walk, scheme_of("binary")),
+        sign={name: _check_fair(walk, scheme_of(name)) for name in _unsigned(schemes)},
+        averages={
+            name: _settle(walk, partial(_find_other_mean, scheme=scheme))
+            for name, scheme in schemes.items()
+            if VARIANTS[scheme.variant] in ("list", "place")
+        },
     )
 
 
@@ -240,6 +250,36 @@ def _check_fair(walk: Walk, scheme: Scheme) -> PropertyVerdict:
     if verdict.holds or not relaxed.issuperset(verdict.refuted):
         return verdict
     return replace(verdict, note=f"fair in all of the {len(walk) - len(relaxed)} worlds where fairness was not relaxed")
+
+
+def _unsigned(schemes: Collection[str]) -> list[str]:
+    """The binary schemes that a method with these schemes could offer, and does not."""
+    variants = dict.fromkeys(name.partition("_")[1:] for name in schemes)
+    return [name for name in ("binary" + "".join(variant) for variant in variants) if name not in schemes]
+
+
+def _find_other_mean(world: SmallWorld, enumeration: Enumeration, scheme: Scheme) -> Iterator[Counterexample | None]:
+    """For each list and all clicks on it, or each document at a rank, the mean and variance over the drawn owners."""
+    plain_scheme = scheme_of(scheme.form.name)
+    by_place = VARIANTS[scheme.variant] == "place"
+    cases: defaultdict[tuple[Any, Ranks], list[tuple[Shown, Fraction]]] = defaultdict(list)
+    for shown, probability in enumeration.shown.items():
+        ranks = range(1, len(shown[0]) + 1)
+        for size in (1,) if by_place else ranks:
+            for clicks in combinations(ranks, size):
+                cases[shown[0][clicks[0] - 1] if by_place else shown[0], clicks].append((shown, probability))
+    for (what, clicks), lists in cases.items():
+        case = None
+        for one, other in combinations(range(len(world.rankings)), 2):
+            drawn = [enumeration.preference(shown, clicks, plain_scheme)[one, other] for shown, _ in lists]
+            averaged = [enumeration.preference(shown, clicks, scheme)[one, other] for shown, _ in lists]
+            mean, its_mean = (sum(p * v for (_, p), v in zip(lists, some, strict=True)) for some in (drawn, averaged))
+            more = sum(p * (a * a - d * d) for (_, p), a, d in zip(lists, averaged, drawn, strict=True))
+            if case is None and (mean != its_mean or more > 0):
+                lines = tuple(ListLine(shown, p, value) for (shown, p), value in zip(lists, averaged, strict=True))
+                conclusion = f"mean {its_mean}, that of the drawn owners {mean}; mean square larger by {more}"
+                case = Counterexample(world, f"clicks at ranks {clicks} with {what} shown:", lines, conclusion)
+        yield case
 
 
 def _find_inconsiderate(world: SmallWorld, enumeration: Enumeration) -> Iterator[Counterexample | None]:

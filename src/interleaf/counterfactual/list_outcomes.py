@@ -111,7 +111,7 @@ def log_chances(chosen: ResolvedMethod, impressions: Impression, counts: Array) 
     """log P(L), and log P(L, a) with the owners a, `[row]`; nan where unknown.
 
     >>> from interleaf.methods.registry import resolve
-    >>> one = Impression(*(np.array([value]) for value in ([[1, 2], [2, 1]], [0, 0], [2, 2], 2, [2, 2])))
+    >>> one = Impression.of(*(np.array([value]) for value in ([[1, 2], [2, 1]], [0, 0], [2, 2], 2, [2, 2])))
     >>> np.exp(log_chances(resolve("probabilistic"), one, np.array([2]))[0])
     array([0.5])
     """
@@ -158,7 +158,7 @@ def _log_chances_batch(
 
 def _one_by_one(chosen: ResolvedMethod, impressions: Impression, counts: Array) -> Array:
     """Compute each different impression once; -inf for a list that the method never shows."""
-    ranks, teams, lengths, union, choices = impressions
+    ranks, teams, lengths, union, choices, *_ = impressions
     parts = (ranks, lengths, union, choices, counts)
     flat = np.concatenate([np.asarray(part, np.int64).reshape(len(counts), -1) for part in parts], axis=1)
     _, rows, kind_of = np.unique(flat, axis=0, return_index=True, return_inverse=True)
@@ -167,7 +167,7 @@ def _one_by_one(chosen: ResolvedMethod, impressions: Impression, counts: Array) 
         shown = slice(int(counts[row]))
         columns = [np.ascontiguousarray(part[row][..., shown], np.int32) for part in (ranks, teams, choices)]
         factors = kernel_calls.probability(
-            chosen, Impression(columns[0], columns[1], lengths[row], int(union[row]), columns[2])
+            chosen, Impression.of(columns[0], columns[1], lengths[row], int(union[row]), columns[2])
         )
         if factors is not None:
             with np.errstate(divide="ignore"):

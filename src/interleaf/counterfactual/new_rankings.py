@@ -145,7 +145,7 @@ def impressions_of(ranked: NewRankings, queries: Array, entries: Array, teams: A
     """Impressions of lists with their ranks in the new rankings."""
     width = entries.shape[1]
     ranks = np.ascontiguousarray(ranked.ranks[entries].swapaxes(1, 2))
-    return Impression(ranks, teams, ranked.lengths[queries], ranked.union[queries], ranked.choices[queries, :width])
+    return Impression.of(ranks, teams, ranked.lengths[queries], ranked.union[queries], ranked.choices[queries, :width])
 
 
 class WeighedLists(NamedTuple):

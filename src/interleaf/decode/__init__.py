@@ -2,7 +2,7 @@
 
 columns.py      Arrow columns as flat arrays
 designs.py      which rows have the same experiment, version, arm, method and rankers
-impressions.py  ranks, teams, lengths and choices of each row
+impressions.py  ranks, teams, lengths and choices of each row, and ranks of unshown documents
 events.py       which events count, clicks, and what became of every event
 attributes.py   segments of a report, excluded rows, the query of a row
 scoring.py      a score for each impression
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,8 @@ CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough f
 
 COLUMNS = (
     *("experiment", "version", "impression", "time", "unit", "query", "arm", "method", "rankers"),
-    *("ranks", "lengths", "union", "teams", "choices", "relaxed", "excluded", "latency", "fallback_reason"),
+    *("ranks", "unshown_ranks", "lengths", "union", "teams", "choices", "relaxed", "excluded", "latency"),
+    "fallback_reason",
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
 FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
@@ -43,8 +45,8 @@ LARGE = ("documents", "rankings")  # read only if another column is missing
 class Decoded(NamedTuple):
     """Rows of one design as arrays.
 
-    `has` says for each row which of ranks, teams, lengths, sizes (lengths and union) and choices are known. `unit` is a
-    hash. `alone` marks rows whose impression is its own unit.
+    `has` says for each row which of ranks, unshown ranks, teams, lengths, sizes (lengths and union) and choices are
+    known. `unit` is a hash. `alone` marks rows whose impression is its own unit.
     """
 
     design: Design
@@ -107,6 +109,7 @@ class Decoding:
         self._rules: list[str] = []
         ids = text_column(batch.column("impression"))
         self.unit, self._alone = _units(column(batch, "unit"), ids)
+        self._ids = ids
         self._time = microseconds(batch.column("time"))
         self._marks = np.zeros(batch.num_rows, np.int16)
         self._marks[(self._time < FIRST) | (self._time >= LAST)] = DropReason.FAR_TIME.mark
@@ -117,6 +120,11 @@ class Decoding:
         self._shown = ShownColumns(batch)
         self._events = flat_events(batch.column("events"), counting, detailed)
         self.kinds = event_kinds(batch.column("events"))
+
+    @cached_property
+    def _hashes(self) -> Array:
+        """A hash of the id of each impression."""
+        return buckets.hashes(buckets.IMPRESSION, self._ids.offsets, self._ids.data)
 
     def leave_out(self, rule: str, rows: Array) -> None:
         """Drop the rows that a rule excludes, and count them under the name of the rule."""
@@ -139,6 +147,8 @@ class Decoding:
     def _part(self, design: Design, rows: Array, width: int) -> Decoded:
         marks, time = self._marks[rows], self._time[rows]
         impressions, counts, has = self._shown.find(len(design.rankers), rows, width, marks)
+        if impressions.unshown_ranks.shape[2]:  # lists that are drawn again have randomness of their own
+            impressions.words[:, 0] = self._hashes[rows]
         clicks, statuses = read_events(self._events, self._counting, rows, counts, time, width, marks, self._detailed)
         names = [*DropReason, *self._rules]  # marks above those of the reasons stand for rules that exclude rows
         numbers = np.bincount(marks, minlength=1).tolist()

@@ -48,6 +48,38 @@ def logged_ranks(
 
 
 @kernel
+def logged_unshown(some: Array, rows: Array, outer: Array, inner: Array, values: Array, into: Array) -> None:
+    """Copy `unshown_ranks[ranker][document]` of some of the rows; what cannot be a rank becomes 0."""
+    for place in some:
+        first = outer[rows[place]]
+        for ranker in range(min(outer[rows[place] + 1] - first, into.shape[1])):
+            start, end = inner[first + ranker], inner[first + ranker + 1]
+            for document in range(min(end - start, into.shape[2])):
+                into[place, ranker, document] = min(max(values[start + document], 0), _MOST)
+
+
+@kernel
+def derived_unshown(some: Array, rows: Array, documents: Array, outer: Array, hashed: Any, into: Array) -> None:
+    """Compute the ranks of unshown documents from the shown documents and the input rankings."""
+    unshown = np.zeros(into.shape[2], np.uint64)
+    for place in some:
+        first, start = outer[rows[place]], documents[rows[place]]
+        count, size = documents[rows[place] + 1] - start, 0
+        for ranker in range(min(outer[rows[place] + 1] - first, into.shape[1])):
+            top, bottom = hashed.inner[first + ranker], hashed.inner[first + ranker + 1]
+            for rank in range(min(count, bottom - top)):
+                item, is_shown, number = hashed.ranked[top + rank], False, 0
+                for position in range(count):
+                    is_shown |= hashed.shown[start + position] == item
+                while number < size and unshown[number] != item:
+                    number += 1
+                if not is_shown and number < len(unshown):
+                    unshown[number] = item
+                    size = max(size, number + 1)
+                    into[place, ranker, number] = rank + 1
+
+
+@kernel
 def derived_ranks(
     rows: Array, documents: Array, outer: Array, hashed: Any, found: Impression, marks: Array, table: Array
 ) -> None:
@@ -136,7 +168,7 @@ def check(
     Ranks are collected as bits of a word; if fewer bits are set than there are ranks, a rank is repeated. The inner
     loop is written so that it is vectorised, because it visits every rank of a log.
     """
-    ranks, _, lengths, union, choices = found
+    ranks, _, lengths, union, choices, _, _ = found
     for place in range(len(counts)):
         # A row that was marked as too long has more documents than the array has columns.
         count, total, longest, mark = min(counts[place], ranks.shape[2]), 0, 0, marks[place]
@@ -209,7 +241,7 @@ def _is_repeated(ranks: Array, place: int, ranker: int, count: int) -> bool:
     return False
 
 
-KNOWN = ("ranks", "teams", "lengths", "sizes", "choices")
+KNOWN = ("ranks", "teams", "lengths", "sizes", "choices", "unshown_ranks")
 
 
 class Hashed(NamedTuple):
@@ -220,13 +252,14 @@ class Hashed(NamedTuple):
     ranked: Array
 
 
-def _empty_impressions(size: int, rankers: int, width: int) -> Impression:
-    return Impression(
+def _empty_impressions(size: int, rankers: int, width: int, unshown: int = 0) -> Impression:
+    return Impression.of(
         np.zeros((size, rankers, width), np.int32),
         np.full((size, width), -1, np.int8),
         np.zeros((size, rankers), np.int32),
         np.zeros(size, np.int32),
         np.zeros((size, width), np.int32),
+        np.zeros((size, rankers, unshown), np.int32),
     )
 
 
@@ -234,11 +267,11 @@ class ShownColumns:
     """The columns of a batch about shown lists and input rankings."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        names = ("ranks", "teams", "lengths", "choices", "documents", "rankings")
+        names = ("ranks", "unshown_ranks", "teams", "lengths", "choices", "documents", "rankings")
         self._lists = {name: list_column(found) for name in names if (found := column(batch, name)) is not None}
         self._union = column(batch, "union")
         self._rows = batch.num_rows
-        for name in ("ranks", "rankings"):
+        for name in ("ranks", "unshown_ranks", "rankings"):
             if name in self._lists:
                 self._lists[f"{name} inside"] = list_column(self._lists[name].values)
 
@@ -252,7 +285,7 @@ class ShownColumns:
 
     def find(self, rankers: int, rows: Array, width: int, marks: Array) -> tuple[Impression, Array, dict[str, Array]]:
         """The impressions of these rows, their numbers of documents, and which of `KNOWN` they have; marks bad rows."""
-        found = _empty_impressions(len(rows), rankers, width)
+        found = _empty_impressions(len(rows), rankers, width, self._unshown_width(rankers, rows, width))
         counts = np.full(len(rows), -1, np.int64)  # -1: not known from any column
         for name in ("documents", "ranks", "teams"):
             if name in self._lists:
@@ -264,6 +297,16 @@ class ShownColumns:
         self._derive(rows, found, has, marks)
         check(found, counts, has["ranks"], has["sizes"], has["choices"], marks)
         return found, counts, has
+
+    def _unshown_width(self, rankers: int, rows: Array, width: int) -> int:
+        """Room for the unshown documents of a row."""
+        if "rankings" in self._lists and "documents" in self._lists:
+            return rankers * width
+        if "unshown_ranks" not in self._lists:
+            return 0
+        offsets, inner = self._lists["unshown_ranks"].offsets, np.append(self._sizes["unshown_ranks inside"], 0)
+        longest = int(inner[np.minimum(offsets[rows], len(inner) - 1)].max(initial=0))
+        return min(longest, rankers * width)
 
     @cached_property
     def _sizes(self) -> dict[str, Array]:
@@ -292,6 +335,10 @@ class ShownColumns:
                 logged_lengths(some, rows, logged.offsets, values, found.lengths, marks)
             elif name == "sizes":
                 found.union[some] = np.clip(numbers(self._union, 0, pa.int64())[rows[some]], 0, 2**31 - 1)
+            elif name == "unshown_ranks":
+                outer, inner = self._lists["unshown_ranks"], self._lists["unshown_ranks inside"]
+                values = numbers(inner.values, 0)
+                logged_unshown(some, rows, outer.offsets, inner.offsets, values, found.unshown_ranks)
             elif name == "ranks":
                 outer, inner = self._lists["ranks"], self._lists["ranks inside"]
                 values = numbers(inner.values, -1)
@@ -306,6 +353,7 @@ class ShownColumns:
 
     def _derive(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
         """Compute values that are not logged from the input rankings."""
+        self._derive_unshown(rows, found, has, marks)
         lacking = ~(has["ranks"] & has["sizes"] & has["choices"])
         some = np.flatnonzero((marks == 0) & lacking & self._there("rankings", rows) & self._there("documents", rows))
         if not len(some):
@@ -327,6 +375,14 @@ class ShownColumns:
             values[some[missing]] = new[missing]
         for name in ("ranks", "sizes", "lengths", "choices"):
             has[name][some] = True
+
+    def _derive_unshown(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
+        is_there = self._there("rankings", rows) & self._there("documents", rows)
+        some = np.flatnonzero((marks == 0) & ~has["unshown_ranks"] & is_there)
+        if len(some):
+            outer, documents = self._lists["rankings"].offsets, self._lists["documents"].offsets
+            derived_unshown(some, rows, documents, outer, self._hashed, found.unshown_ranks)
+            has["unshown_ranks"][some] = True
 
     @cached_property
     def _hashed(self) -> Hashed:

@@ -18,9 +18,14 @@ from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme, scheme_of
 
-_NEEDS = {"teams": ("teams", DropReason.NO_TEAMS), "choices": ("choices", DropReason.NO_CHOICES)} | dict.fromkeys(
-    ("lengths", "union"), ("sizes", DropReason.NO_SIZES)
-)
+_NEEDS = {
+    "ranks": ("ranks", DropReason.NO_RANKS),
+    "teams": ("teams", DropReason.NO_TEAMS),
+    "lengths": ("sizes", DropReason.NO_SIZES),
+    "union": ("sizes", DropReason.NO_SIZES),
+    "choices": ("choices", DropReason.NO_CHOICES),
+    "unshown_ranks": ("unshown_ranks", DropReason.NO_UNSHOWN_RANKS),
+}
 MAX_CREDIT = 4096.0  # per impression; with more, sums of squares of a large log would not fit 64 bits
 
 
@@ -46,8 +51,8 @@ class Credit(Protocol):
 class Scoring:
     """How impressions are scored; None stands for defaults, such as the method that composed the list.
 
-    `sessions`: impressions of a unit less than this many seconds apart are scored as one (C12, section 9). `rankless`:
-    the log has no ranks, so the default is a scheme that needs none, if the method has one. `credit`: what each click
+    `sessions`: impressions of a unit less than this many seconds apart are scored as one (C12, section 9). `lacking`:
+    fields that lists of the log lack, so the default is a scheme that needs none of them. `credit`: what each click
     is worth, if not all clicks are worth the same; it needs a normalized scheme.
     """
 
@@ -55,7 +60,7 @@ class Scoring:
     method: str | None = None
     counting: Counting = field(default_factory=Counting)
     sessions: float | None = None
-    rankless: bool = False
+    lacking: frozenset[str] = frozenset()
     credit: Credit | None = None
 
     def chosen(self, composed: str) -> ResolvedMethod:
@@ -65,10 +70,9 @@ class Scoring:
     def scheme_of(self, composed: str, rankers: int) -> Scheme:
         """The scheme for lists of this many rankers, composed by the method `composed`."""
         chosen = self.chosen(composed)
-        stand_ins = chosen.method.rankless_schemes if self.rankless else ()
+        offered = chosen.method.schemes_for(rankers, self.lacking)
         if self.credit is None:
-            return chosen.scheme(self.scheme or next(iter(stand_ins), None), rankers)
-        offered = stand_ins or chosen.method.schemes_for(rankers)
+            return chosen.scheme(self.scheme or next(iter(offered), None), rankers)
         normalized = [name for name in offered if scheme_of(name).form.divides]
         if self.scheme not in (None, *normalized) or not normalized:
             some = f"use {listed(normalized)}" if normalized else f"{chosen} offers none"
@@ -112,6 +116,9 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         credits, credited = scoring.credit.columns(decoded, chosen, scheme), np.zeros(len(decoded.rows))
     else:
         credits, credited = _credit(decoded, chosen, scheme, scoring.counting.weights, threads)
+        if (unknown := credited < 0).any():
+            decoded = drop_rows(decoded, unknown, DropReason.NO_AVERAGE)
+            credits, credited = credits[~unknown], credited[~unknown]
     too_large = np.asarray((np.abs(credits) > MAX_CREDIT).any(axis=1))
     if too_large.any():
         decoded = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE)
@@ -136,22 +143,22 @@ def drop_unscorable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) ->
     rankers = len(decoded.design.rankers)
     if rankers < fewest or (most is not None and rankers > most):
         raise MethodError(f"{chosen} cannot score lists of {rankers} rankers: {decoded.design.rankers!r}")
-    needs = [] if scheme.name in chosen.method.rankless_schemes else [("ranks", DropReason.NO_RANKS)]
-    for known, reason in [*needs, *(_NEEDS[need] for need in chosen.method.needs)]:
-        decoded = drop_rows(decoded, ~decoded.has[known], reason)
+    for need, (name, reason) in _NEEDS.items():
+        if need in chosen.method.fields_of(scheme):
+            decoded = drop_rows(decoded, ~decoded.has[name], reason)
     return decoded
 
 
 def _credit(
     decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
 ) -> tuple[Array, Array]:
-    """The weighted sum of the credit of each kind of event, and the number of credited clicks."""
+    """The weighted sum of the credit of each kind of event, and the number of credited clicks; -1: not known."""
     credits: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
     credited: Array = np.zeros(len(decoded.rows))
     for clicks, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
         some, number = batch.credit(chosen, scheme, decoded.impressions, decoded.counts, clicks, threads)
         credits += weight * some
-        credited += abs(weight) * number
+        credited = np.where((number < 0) | (credited < 0), -1, credited + abs(weight) * number)
     return credits, credited
 
 

@@ -20,7 +20,7 @@ from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.schema import INTERLEAVED
-from interleaf.methods.registry import resolve
+from interleaf.methods.registry import DEFAULT, resolve
 from interleaf.tally import Coded, Fact
 from interleaf.tally.units import Seen
 
@@ -82,8 +82,12 @@ class Task:
     @property
     def spare_columns(self) -> dict[str, tuple[str, ...]]:
         """Large columns, each with the columns that make it unnecessary."""
-        needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
-        return dict.fromkeys(LARGE, ("ranks", *needs))
+        chosen = resolve(self.scoring.method or DEFAULT)
+        needs = set(chosen.method.needs) if self.scoring.method else set()
+        scheme = self.scoring.scheme or next(iter(chosen.method.schemes_for(2, self.scoring.lacking)), "")
+        if "unshown_ranks" not in self.scoring.lacking and scheme.endswith("_place"):
+            needs.add("unshown_ranks")
+        return dict.fromkeys(LARGE, ("ranks", *sorted(needs)))
 
 
 def find_repeats(batch: pa.RecordBatch, *sets: Seen) -> Array:

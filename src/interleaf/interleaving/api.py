@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -24,9 +24,10 @@ from interleaf.interleaving.rankings import (
     insert_fixed,
     remove_documents,
     shift_rank,
+    unshown_rank_lists,
 )
 from interleaf.kernels.arrays import Array, Impression
-from interleaf.kernels.randomness import Key, key_of
+from interleaf.kernels.randomness import Key, bytes_of, key_of
 from interleaf.methods.registry import ResolvedMethod, resolve
 
 
@@ -35,7 +36,8 @@ class Interleaving:
     """A shown list with everything that is needed to credit clicks; log what `to_dict` returns.
 
     `teams[position]` is the index of the ranker that owns it, -1 nobody, None where the method has no teams;
-    `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all.
+    `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all. `unshown_ranks` are
+    the ranks of documents that are not shown, but would be if the list were one ranker's; None if they are not known.
 
     `documents` is the list that is logged. `fixed` are documents at given ranks, which no ranker owns, and `whole_list`
     is what people see: `documents` with the fixed ones at their ranks.
@@ -53,6 +55,7 @@ class Interleaving:
     relaxed: bool | None = None
     known_log_probability: float | None = None
     rankings: tuple[tuple[Document, ...], ...] | None = None
+    known_unshown_ranks: Array | None = None
     fixed: Mapping[int, Document] = field(default_factory=dict)
 
     @classmethod
@@ -103,6 +106,17 @@ class Interleaving:
             return None
         return math.fsum(math.log(factor) for factor in factors) if (factors > 0).all() else -math.inf
 
+    @cached_property
+    def unshown_ranks(self) -> Array | None:
+        """`[ranker, document]`: ranks of the documents that are not shown, down to the rank of the list's last one.
+
+        >>> interleave([["a", "b"], ["b", "c"]], k=2, key="user-7").unshown_ranks.tolist()
+        [[0], [2]]
+        """
+        if self.rankings is None:
+            return self.known_unshown_ranks
+        return np.array(unshown_rank_lists(self.rankings, self.documents), np.int32)
+
     @property
     def whole_list(self) -> tuple[Document, ...]:
         """The list that people see, fixed documents included."""
@@ -129,7 +143,10 @@ class Interleaving:
         count = len(self.documents)
         teams = np.full(count, -1, np.int32) if self.teams is None else np.array(self.teams, np.int32)
         choices = np.zeros(count, np.int32) if self.choices is None else np.array(self.choices, np.int32)
-        return Impression(self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices)
+        lengths, words = np.array(self.lengths, np.int32), None
+        if self.key is not None:
+            words = np.frombuffer(bytes_of(self.key), np.uint64)
+        return Impression.of(self.ranks, teams, lengths, self.union, choices, self.unshown_ranks, words)
 
     def to_dict(self, rankings: bool = False, probability: bool = True) -> dict[str, Any]:
         """A mapping for JSON, with the names of the log's columns, and with the input rankings if `rankings` is true.
@@ -272,7 +289,7 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
         )
     chosen = resolve(shown.method)
     named = chosen.scheme(scheme, len(shown.rankers))
-    serialisation.check_needs(shown, chosen)
+    serialisation.check_needs(shown, chosen, named)
     values, preference = _kernels().credit(chosen, named, shown.impression(), _clicked(clicks, shown))
     return Outcome(dict(zip(shown.rankers, values.tolist(), strict=True)), preference, named.name)
 

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from interleaf.errors import ClickError, MethodError, RandomnessError, RankingError, raise_errors
+from interleaf.errors import ClickError, ListError, MethodError, RandomnessError, RankingError, raise_errors
 from interleaf.interleaving.rankings import check_k, check_rankers
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression, pairs
 from interleaf.kernels.arrays import DrawnLists as DrawnLists
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, bytes_of, key_of
+from interleaf.methods.loops import credit_batch as credit_loop
 from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme
@@ -56,7 +57,7 @@ def credit(
     """Each ranker's credit, `[row, ranker]`, and how many clicks were credited; the cost grows with the rankers."""
     rows, rankers, _ = impressions.ranks.shape
     credits, credited = np.zeros((rows, rankers)), np.zeros(rows, np.int64)
-    kernel, settings = chosen.method.kernels.credit_batch, _settings(chosen, impressions)
+    kernel, settings = credit_loop(chosen.method.kernels.credit_of(scheme.variant)), _settings(chosen, impressions)
 
     def run(part: slice) -> None:
         some = Impression(*(array[part] for array in impressions))
@@ -115,7 +116,8 @@ class InterleavedBatch:
     ranker that owns a document, -1 for nobody; None if the method has no teams. `ranks[row, ranker, position]` is the
     rank of a shown document in each ranking, 1 at the top and 0 if it is not there. `lengths[row, ranker]`,
     `union[row]` and `choices[row, position]` describe the rankings: their lengths, the number of different documents,
-    and how many of these some ranker has at that rank or above. `keys[row]` names the key of each list.
+    and how many of these some ranker has at that rank or above. `keys[row]` names the key of each list. It was composed
+    from `rankings[queries[row]]`.
     """
 
     method: str
@@ -127,6 +129,8 @@ class InterleavedBatch:
     union: Array
     choices: Array
     keys: tuple[str, ...]
+    rankings: Array
+    queries: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +174,7 @@ def interleave_batch(
     names = tuple(map(key_of, [None] * len(rows) if keys is None else keys))
     if len(names) != len(rows):
         raise RandomnessError(f"there are {len(names)} keys for {len(rows)} lists; give one key for each list")
-    words = np.frombuffer(b"".join(map(bytes_of, names)), "<u8").reshape(-1, 2).astype(np.uint64)
+    words = _words(names)
     encoded, numbers = _encode(whole if chosen.method.whole_rankings else whole[:, :, :size])
     lengths, union, choices = (whole >= 0).sum(axis=2).astype(np.int32), *_count_documents(whole, size)
     kernels = chosen.method.kernels
@@ -185,7 +189,8 @@ def interleave_batch(
     teams = lists.teams if chosen.method.has_teams else None
     of_shown = _ranks_of(whole, rows, documents)
     return InterleavedBatch(
-        str(chosen), documents, lists.counts, teams, of_shown, lengths[rows], union[rows], choices[rows], names
+        *(str(chosen), documents, lists.counts, teams, of_shown, lengths[rows], union[rows], choices[rows], names),
+        *(whole, rows),
     )
 
 
@@ -212,12 +217,56 @@ def credit_batch(
     chosen, rankers = resolve(shown.method), shown.ranks.shape[1]
     named = chosen.scheme(scheme, rankers)
     teams = np.full(shown.documents.shape, -1, np.int8) if shown.teams is None else shown.teams
-    impressions = Impression(shown.ranks, teams, shown.lengths, shown.union, shown.choices)
+    unshown = None
+    if "unshown_ranks" in chosen.method.needs_of(named):
+        unshown = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
+    impressions = Impression.of(
+        *(shown.ranks, teams, shown.lengths, shown.union, shown.choices), unshown, _words(shown.keys)
+    )
     credits, credited = credit(chosen, named, impressions, shown.counts, clicked, threads)
+    if (unknown := np.flatnonzero(credited < 0)).size:
+        raise ListError(f"{chosen} cannot credit row {unknown[0]} by {named.name!r}: the list is too large")
     if named.form.divides:
         credits /= np.maximum(credited, 1)[:, None]
     preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
     return BatchOutcome(credits, preference, named.name)
+
+
+def _words(keys: Sequence[str]) -> Array:
+    """`[row, 2]`: the words of the keys with these names."""
+    return np.frombuffer(b"".join(map(bytes_of, keys)), "<u8").reshape(-1, 2).astype(np.uint64)
+
+
+def unshown_ranks(rankings: Array, queries: Array, documents: Array, counts: Array, choices: Array) -> Array:
+    """`[row, ranker, document]`: ranks of documents that are not shown, down to the rank of the list's last one.
+
+    `rankings[query, ranker, rank]` are documents, -1 for none, and `choices[row, position]` counts those of a rank.
+    """
+    last = np.maximum(counts - 1, 0)
+    width = int(np.max(choices[np.arange(len(counts)), last] - counts, initial=0))
+    ranks = np.zeros((len(counts), rankings.shape[1], width), np.int32)
+    _write_unshown(rankings, queries, documents, counts, ranks)
+    return ranks
+
+
+@kernel
+def _write_unshown(rankings: Array, queries: Array, documents: Array, counts: Array, ranks: Array) -> None:
+    hidden = np.zeros(ranks.shape[2], np.int64)
+    for row in range(len(counts)):
+        size = 0
+        for ranker in range(rankings.shape[1]):
+            for place in range(min(counts[row], rankings.shape[2])):
+                document = rankings[queries[row], ranker, place]
+                is_new = document >= 0
+                for position in range(counts[row]):
+                    is_new &= documents[row, position] != document
+                if is_new:
+                    number = 0
+                    while number < size and hidden[number] != document:
+                        number += 1
+                    hidden[number] = document
+                    size = max(size, number + 1)
+                    ranks[row, ranker, number] = place + 1
 
 
 def _check_rankings(rankings: ArrayLike, chosen: ResolvedMethod) -> Array:

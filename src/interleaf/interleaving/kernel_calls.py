@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from interleaf.errors import ListError
 from interleaf.interleaving.rankings import CheckedRankings, Document
 from interleaf.kernels.arrays import Array, Impression, exactly
 from interleaf.kernels.jit import compiling as compiling
@@ -68,7 +69,12 @@ def credit(
     credit, preference = _zeros(rankers, exact), _zeros((rankers, rankers), exact)
     impression = exactly(impression) if exact else impression
     clicked = np.array(clicks, np.bool_)
-    credited = form(kernels.credit)(impression, clicked, scheme.variant, credit, settings)
+    credited = form(kernels.credit_of(scheme.variant))(impression, clicked, scheme.variant, credit, settings)
+    if credited < 0:
+        raise ListError(
+            f"{chosen} cannot credit this list by {scheme.name!r}: its rankings give no such list, or it is too large "
+            "and has no key; use a scheme without an average"
+        )
     form(loops.prefer(scheme.form))(credit, credited, 0 if exact else TOLERANCE, preference)
     if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
         form(kernels.expected_sign)(impression, clicked, preference, settings)

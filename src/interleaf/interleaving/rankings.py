@@ -106,6 +106,24 @@ class CheckedRankings:
         return tuple(sizes + sizes[-1:] * (size - len(sizes)))
 
 
+def unshown_rank_lists(rankings: Sequence[Sequence[Document]], documents: Sequence[Document]) -> list[list[int]]:
+    """By ranker, the ranks of documents that are not shown, in as many top ranks as the list has documents.
+
+    They complete the ranks of the shown documents: together they are the top of each ranking. 0: not that high.
+
+    >>> unshown_rank_lists([["a", "b", "c"], ["b", "d", "e"]], ["b", "a"])
+    [[0], [2]]
+    """
+    count = len(documents)
+    places = [dict(zip(ranking[:count], range(1, count + 1), strict=False)) for ranking in rankings]
+    unshown = dict(places[0])
+    for place in places[1:]:
+        unshown.update(place)
+    for document in documents:
+        unshown.pop(document, None)
+    return [list(map(place.get, unshown, repeat(0))) for place in places]
+
+
 def text_id(document: object) -> str | None:
     """A document id as text, as logs store it: a text, or a whole number; None for other types.
 

@@ -12,7 +12,8 @@ from interleaf.errors import ListError
 from interleaf.interleaving.rankings import MAX_DOCUMENTS, Document, Rankings, check_fixed, check_rankers, text_id
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import is_key
-from interleaf.methods.registry import ResolvedMethod
+from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import Scheme
 
 if TYPE_CHECKING:
     from interleaf.interleaving.api import Interleaving
@@ -38,6 +39,8 @@ def to_dict(shown: Interleaving, rankings: bool, probability: bool) -> dict[str,
     }
     if rankings and shown.rankings is not None:
         data["rankings"] = [_plain(ranking) for ranking in shown.rankings]
+    if resolve(shown.method).method.logs_unshown_ranks and shown.unshown_ranks is not None:
+        data["unshown_ranks"] = shown.unshown_ranks.tolist()
     if shown.fixed:
         data["fixed"] = dict(zip(map(str, shown.fixed), _plain(list(shown.fixed.values())), strict=True))
     return data
@@ -74,6 +77,7 @@ def check_fields(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, A
         "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
         **check_extras(data),
         "rankings": None if data.get("rankings") is None else _rankings(data, lengths),
+        "known_unshown_ranks": _unshown_ranks(data, lengths, len(documents)),
     }
 
 
@@ -168,13 +172,13 @@ def check_teams(teams: Any, count: int, rankers: int, chosen: ResolvedMethod) ->
     return owners
 
 
-def check_needs(shown: Interleaving, chosen: ResolvedMethod) -> None:
-    """Check that the list has all fields that the method needs to compute credit."""
-    for need in chosen.method.needs:
+def check_needs(shown: Interleaving, chosen: ResolvedMethod, scheme: Scheme) -> None:
+    """Check that the list has all fields that the scheme needs to compute credit."""
+    for need in chosen.method.needs_of(scheme):
         if getattr(shown, need) is None:
             raise ListError(
-                f"{chosen.method.name} needs {need!r} to credit a list, and this one has none; "
-                "log it, or score by another method"
+                f"{chosen.method.name} needs {need!r} to credit a list by {scheme.name!r}, and this one has none; "
+                "log it, or score by another scheme or method"
             )
 
 
@@ -197,6 +201,25 @@ def _ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Arr
             f"the document at rank {position + 1} is in no ranking (its ranks are all 0); at least one must hold it"
         )
     return ranks
+
+
+def _unshown_ranks(data: Mapping[str, Any], lengths: tuple[int, ...], count: int) -> Array | None:
+    """The ranks of unshown documents; with those of the shown ones they are the top of each ranking, each rank once."""
+    if data.get("unshown_ranks") is None:
+        return None
+    rows = _sequence(data["unshown_ranks"], "unshown_ranks")
+    if len(rows) != len(lengths):
+        raise ListError(f"unshown_ranks has {len(rows)} rows for {len(lengths)} rankers; give a row per ranker")
+    width = len(_sequence(rows[0], "unshown_ranks"))
+    for ranker, (row, shown) in enumerate(zip(rows, _sequence(data.get("ranks"), "ranks"), strict=True)):
+        name = f"unshown_ranks of ranker {ranker}"
+        ranks = [rank for rank in (*_integers(row, name, width, min_value=0), *shown) if 0 < rank <= count]
+        if sorted(ranks) != list(range(1, min(count, lengths[ranker]) + 1)):
+            raise ListError(
+                f"{name} are {row!r}, and ranks {list(shown)!r}; together they have each rank from 1 to "
+                f"{min(count, lengths[ranker])} once, because the list has {count} documents"
+            )
+    return np.array(rows, np.int32).reshape(len(lengths), width)
 
 
 def _choices(data: Mapping[str, Any], count: int, union: int) -> tuple[int, ...]:

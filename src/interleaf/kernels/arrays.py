@@ -30,7 +30,9 @@ class Impression(NamedTuple):
 
     `teams[position]` is the ranker that owns the position, -1 for nobody. `lengths[ranker]` is the number of documents
     of a ranking, and `union` that of all rankings together. `choices[position]` counts the documents that some ranker
-    has at that rank or above.
+    has at that rank or above. `unshown_ranks[ranker, document]` are the ranks of the documents that are not shown, but
+    are as high in some ranking as the list is long; 0: not that high, and a column of zeros is padding. `words` are two
+    words that seed lists drawn in addition to it, such as those of its key; 0 if there are none.
     """
 
     ranks: Array
@@ -38,6 +40,26 @@ class Impression(NamedTuple):
     lengths: Array
     union: Any
     choices: Array
+    unshown_ranks: Array
+    words: Array
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Array,
+        teams: Array,
+        lengths: Array,
+        union: Any,
+        choices: Array,
+        unshown_ranks: Array | None = None,
+        words: Array | None = None,
+    ) -> Impression:
+        """An impression, or a batch of them, whose unshown ranks or key may be unknown."""
+        if unshown_ranks is None:
+            unshown_ranks = np.zeros((*ranks.shape[:-1], 0), np.int32)
+        if words is None:
+            words = np.zeros((*ranks.shape[:-2], 2), np.uint64)
+        return cls(ranks, teams, lengths, union, choices, unshown_ranks, words)
 
 
 class DrawnLists(NamedTuple):

@@ -182,6 +182,8 @@ def impression_at(impressions: Impression, row: int, count: int) -> Impression:
         impressions.lengths[row],
         impressions.union[row],
         impressions.choices[row, :count],
+        impressions.unshown_ranks[row],
+        impressions.words[row],
     )
 
 
@@ -235,4 +237,15 @@ def _toss(randomness: Any, probability: Any) -> Any:
     return compiled
 
 
-_OVERLOADS = (_pick, _pick_from, _toss)  # kernels call them by the names of their plain forms
+@overload(plain_form.derive)
+def _derive(words: Any, number: Any) -> Any:
+    def compiled(words: Any, number: Any) -> Any:
+        state = np.zeros(3, np.uint64)
+        state[0] = mix(words[0] ^ mix(np.uint64(number)))
+        state[1] = mix(words[1] + state[0])
+        return state
+
+    return compiled
+
+
+_OVERLOADS = (_pick, _pick_from, _toss, _derive)  # kernels call them by the names of their plain forms

@@ -66,6 +66,12 @@ def toss(randomness: Randomness, probability: Any) -> bool:
     return randomness.toss(probability)
 
 
+def derive(words: Any, number: int) -> Randomness:
+    """Randomness for one more list, from the two words of the key of a list and the number of the draw, from 1."""
+    first = _mix(int(words[0]) ^ _mix(number))
+    return Keyed("k1:" + struct.pack("<QQ", first, _mix((int(words[1]) + first) & _MASK)).hex())
+
+
 def find_weighted(weights: Any, n: int, target: Any) -> int:
     """The first index at which the sum of the weights exceeds the target; the last with a weight if none does."""
     reached, last = 0.0, 0
@@ -165,6 +171,7 @@ class Keyed:
 
 
 def _mix(word: int) -> int:
+    """The finaliser of SplitMix64."""
     word = ((word ^ (word >> 30)) * MIX_1) & _MASK
     word = ((word ^ (word >> 27)) * MIX_2) & _MASK
     return word ^ (word >> 31)

@@ -20,7 +20,10 @@ from interleaf.log.event_join import event_order, merge_events
 
 Row = dict[str, Any]
 
-_OF_LIST = ("page", "documents", "ranks", "lengths", "union", "teams", "choices", "rankings", "captions", "grades")
+_OF_LIST = (
+    *("page", "documents", "ranks", "unshown_ranks", "lengths", "union", "teams", "choices", "rankings"),
+    *("captions", "grades"),
+)
 _OF_LONGEST = (*_OF_LIST, "log_probability", "relaxed", "open")
 
 

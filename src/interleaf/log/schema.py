@@ -101,6 +101,12 @@ COLUMNS = (
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),
     Column("documents", pa.list_(pa.string()), False, "the shown list, top first, without fixed documents such as ads"),
     Column("ranks", pa.list_(pa.list_(pa.int32())), True, "[ranker][position], 1 = top, 0 = not in that ranking"),
+    Column(
+        "unshown_ranks",
+        pa.list_(pa.list_(pa.int32())),
+        True,
+        "[ranker][document]: as `ranks`, of documents that are not shown but are at a rank of the list in some ranking",
+    ),
     Column("lengths", pa.list_(pa.int32()), True, "length of each input ranking"),
     Column("union", pa.int32(), True, "how many distinct documents the input rankings hold together"),
     Column("teams", pa.list_(pa.int8()), True, "index of the ranker that owns each position, -1 nobody"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
@@ -37,18 +37,22 @@ class Kernels:
     """The functions of a method's module, by name; None where it has no such function.
 
     `settings(lengths, parameters, exact)` makes the last argument of every kernel. `compose` writes a list, `credit`
-    adds credit for clicks. `probability` writes the probability of each document given those above it.
-    `expected_sign` replaces the sign of the credit by its exact expectation over the owners. A method that has to solve
-    something for given rankings does it in `prepare`, which returns the settings; `prepare_batch` does it for many
-    queries, `settings_at` returns the settings of one of them, and `prepared_probability` is the probability of a list
-    under such settings. The other functions whose names end in `_batch` are loops over rows, of `methods/loops.py`.
+    adds credit for clicks; `credit_list` and `credit_place` do so in the variants of these names. `placement` writes
+    the probability that a document stands at a position, `[document, position]`: the shown documents first, then the
+    unshown ones. `probability` writes the probability of each document given those above it. `expected_sign` replaces
+    the sign of the credit by its exact expectation over the owners. A method that has to solve something for given
+    rankings does it in `prepare`, which returns the settings; `prepare_batch` does it for many queries, `settings_at`
+    returns the settings of one of them, and `prepared_probability` is the probability of a list under such settings.
+    The other functions whose names end in `_batch` are loops over rows, of `methods/loops.py`.
     """
 
     settings: Callable[..., Any]
     compose: Callable[..., Any]
     compose_batch: Callable[..., Any]
     credit: Callable[..., Any]
-    credit_batch: Callable[..., Any]
+    credit_list: Callable[..., Any] | None = None
+    credit_place: Callable[..., Any] | None = None
+    placement: Callable[..., Any] | None = None
     probability: Callable[..., Any] | None = None
     expected_sign: Callable[..., Any] | None = None
     expected_sign_batch: Callable[..., Any] | None = None
@@ -56,6 +60,10 @@ class Kernels:
     prepared_probability: Callable[..., Any] | None = None
     prepare_batch: Callable[..., Any] | None = None
     settings_at: Callable[..., Any] | None = None
+
+    def credit_of(self, variant: int) -> Callable[..., Any]:
+        """The kernel that adds credit in this variant."""
+        return getattr(self, f"credit_{VARIANTS[variant]}", None) or self.credit
 
 
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity: hashing all fields is slow
@@ -74,6 +82,8 @@ class Method:
 
     # Credit
     needs: tuple[str, ...] = ()  # the fields of an impression that credit needs besides the ranks
+    needs_by_variant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # where it needs other fields
+    logs_unshown_ranks: bool = False  # lists are logged with the ranks of unshown documents
     rankless_schemes: tuple[str, ...] = ()  # schemes that do not need the ranks either
     additive: bool = False  # the credit for several clicks is the sum of the credit for each click alone
 
@@ -96,17 +106,27 @@ class Method:
     def kernels(self) -> Kernels:
         """The method's functions; the first use imports their module, and the compiler with it."""
         module = import_module(self.module_name or f"interleaf.methods.{self.name}")
-        functions: dict[str, Any] = {field.name: getattr(module, field.name, None) for field in fields(Kernels)}
+        functions: dict[str, Any] = {one.name: getattr(module, one.name, None) for one in fields(Kernels)}
         loops = import_module("interleaf.methods.loops")
         functions["compose_batch"] = loops.compose_batch(functions["compose"], functions["settings_at"])
-        for name in ("credit", "expected_sign"):
-            if functions[name] is not None:
-                functions[f"{name}_batch"] = getattr(loops, f"{name}_batch")(functions[name])
+        if functions["expected_sign"] is not None:
+            functions["expected_sign_batch"] = loops.expected_sign_batch(functions["expected_sign"])
         return Kernels(**functions)
 
-    def schemes_for(self, rankers: int) -> tuple[str, ...]:
-        """The schemes on offer for this many rankers, the default first."""
-        return self.schemes_for_many if self.schemes_for_many and rankers > 2 else self.schemes
+    def needs_of(self, scheme: Scheme) -> tuple[str, ...]:
+        """The fields of an impression that credit by this scheme needs besides the ranks."""
+        return self.needs_by_variant.get(VARIANTS[scheme.variant], self.needs)
+
+    def schemes_for(self, rankers: int, lacking: Collection[str] = ()) -> tuple[str, ...]:
+        """The schemes on offer for this many rankers, the default first; for lists that lack some fields, without
+        those that need one of them.
+        """
+        offered = self.schemes_for_many if self.schemes_for_many and rankers > 2 else self.schemes
+        return tuple(name for name in offered if not self.fields_of(scheme_of(name)).intersection(lacking))
+
+    def fields_of(self, scheme: Scheme) -> set[str]:
+        """All fields of an impression that credit by this scheme needs."""
+        return {*self.needs_of(scheme), *(() if scheme.name in self.rankless_schemes else ("ranks",))}
 
 
 @dataclass(frozen=True)
@@ -227,16 +247,43 @@ METHODS: dict[str, Method] = {
                 ),
                 Parameter("prefix", False, "put the shared prefix first, owned by nobody, not drafted", (True, False)),
             ),
-            schemes=tuple(form + variant for variant in ("_deduped", "") for form in FORMS),
+            schemes=(
+                *(form + variant for variant in ("_deduped", "") for form in FORMS),
+                *(form.name + variant for variant in ("_list", "_place") for form in FORMS.values() if form.linear),
+            ),
             additive=True,
             claims=Claims(considerate=True, fair=True, pareto=False, reusable=False),
             needs=("teams",),
+            needs_by_variant={"list": ("lengths",), "place": ("lengths", "unshown_ranks")},
+            logs_unshown_ranks=True,
             has_teams=True,
             rankless_schemes=tuple(FORMS),
             even_owners=True,
             unfair_values=("owned", "stop"),
             abbreviation="TD",
             owners_given_list=DRAFTED,
+            takes_best=True,
+        ),
+        Method(
+            name="competitive_pairs",
+            title="Competitive pairs",
+            paper="A25",
+            rankers=(2, None),
+            parameters=(
+                Parameter(
+                    "coins",
+                    "pair",
+                    "one coin for each pair of documents, or one for the list (two rankers)",
+                    ("pair", "list"),
+                    for_two=("list",),
+                ),
+            ),
+            schemes=tuple(FORMS),
+            additive=True,
+            claims=Claims(considerate=True, fair=True, pareto=False, reusable=False),
+            needs=("lengths",),
+            logs_unshown_ranks=True,
+            has_teams=True,
             takes_best=True,
         ),
         Method(

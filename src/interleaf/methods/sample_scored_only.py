@@ -14,8 +14,8 @@ import numpy as np
 from interleaf.kernels.arrays import Array, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.sorting import sort_descending
+from interleaf.methods.drafts import FAIR
 from interleaf.methods.probabilistic import powers_of
-from interleaf.methods.team_draft import FAIR
 from interleaf.methods.team_draft import compose as compose
 from interleaf.methods.team_draft import probability as probability
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 TOLERANCE = 1e-9  # a share of the credit; sums that should be equal may differ in their last digit
-VARIANTS = ("", "direct", "deduped")  # kernels get the index of the variant
+VARIANTS = ("", "direct", "deduped", "list", "place")  # kernels get the index of the variant
 DIRECT, DEDUPED = 1, 2
 
 

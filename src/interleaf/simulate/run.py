@@ -99,14 +99,22 @@ class Stage:
         """A list for each row."""
         return batch.compose(self.chosen, self.given, settings, queries, keys, self.k, threads)
 
-    def look_up(self, queries: Array, lists: batch.DrawnLists) -> tuple[Impression, Array]:
-        """The impressions to credit, and the grades of the shown documents, -1 below the end of a list."""
+    def look_up(self, queries: Array, lists: batch.DrawnLists, keys: Array | None = None) -> tuple[Impression, Array]:
+        """The impressions to credit, and the grades of the shown documents, -1 below the end of a list.
+
+        With the keys of the lists, impressions have the ranks of unshown documents, too.
+        """
         rows, rankers = len(queries), self.places.shape[1]
         ranks = np.zeros((rows, rankers, self.k), np.int16)
         grades = np.full((rows, self.k), -1, np.int8)
         _look_up(self.places, self.grades, queries, lists.shown, lists.counts, ranks, grades)
         sizes = self.sizes[queries].astype(np.int64)
-        return Impression(ranks, lists.teams, self.lengths[queries], sizes, self.choices[queries]), grades
+        choices = self.choices[queries]
+        unshown = None
+        if keys is not None:
+            unshown = batch.unshown_ranks(self.given.rankings, queries, lists.shown, lists.counts, choices)
+        known = ranks, lists.teams, self.lengths[queries], sizes, choices, unshown, keys
+        return Impression.of(*known), grades
 
     def ndcg_of(self, queries: Array, grades: Array) -> Array:
         """NDCG at k of each shown list; 0 where nothing is relevant."""
@@ -368,6 +376,7 @@ class _SingleRun:
             truth = ndcg(settings.truth, rankings_of(settings.truth, "truth"), settings.cut)
         self.truths = (truth, own_truth)
         self.scheme = settings.chosen.scheme(settings.scheme, len(rankers))
+        self._needs_unshown = "unshown_ranks" in settings.chosen.method.needs_of(self.scheme)
         self._run, self._stage = settings, Stage(settings.data, rankings, settings.chosen, settings.k)
         self._queries = generator_of((*key, "queries")).integers(0, len(settings.data), settings.impressions)
         self._settings = self._stage.settings(self._queries)
@@ -381,8 +390,9 @@ class _SingleRun:
         """Show, click and credit a chunk of impressions."""
         queries = self._queries[rows]
         numbers = np.arange(rows.start, rows.stop, dtype=np.uint64)
-        lists = self._stage.compose(queries, streams(self._lists, numbers), self._settings)
-        impressions, grades = self._stage.look_up(queries, lists)
+        keys = streams(self._lists, numbers)
+        lists = self._stage.compose(queries, keys, self._settings)
+        impressions, grades = self._stage.look_up(queries, lists, keys if self._needs_unshown else None)
         clicks = self._clicks(queries, lists, grades, streams(self._people, numbers))
         self.gain += self._stage.ndcg_of(queries, grades).sum()
         arguments = (self._run.chosen, self.scheme, impressions, lists.counts, clicks, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from interleaf.interleaving import batch, kernel_calls
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.randomness import delimited, digest
 from interleaf.log import schema
+from interleaf.methods.registry import Method
 from interleaf.simulate import people
 from interleaf.simulate.pages import CLICK, KINDS, PURCHASE, RankedDocuments, SimulatedEvents, read
 from interleaf.simulate.people import PageRequests, SimulatedArm, SimulatedUnits
@@ -165,6 +167,7 @@ class TrafficSimulator:
             "rankers": _lists(pa.array(list(self._rankers) * count), np.full(count, rankers)),
             "documents": _lists(scene.names.take(documents), rows.counts),
             "ranks": _lists(ranks, np.full(count, rankers)),
+            "unshown_ranks": self._describe_unshown(rows, methods),
             "lengths": _lists(pa.array(np.repeat(sizes, rankers), pa.int32()), np.full(count, rankers)),
             "union": pa.array(sizes, pa.int32()),
             "teams": _lists_where(rows.teams, shown, has_teams),
@@ -173,6 +176,27 @@ class TrafficSimulator:
             "captions": captions and _lists(captions.take(documents), rows.counts),
             "grades": _lists(pa.array(rows.grades[shown]), rows.counts),
         }
+
+    def _describe_unshown(self, rows: ShownPages, methods: Sequence[Method]) -> pa.Array | None:
+        """The ranks of unshown documents, where the method of the arm logs them."""
+        is_logged = np.array([method.logs_unshown_ranks for method in methods])[rows.arm]
+        if not is_logged.any():
+            return None
+        stage, rankers = self._scene.stage, len(self._rankers)
+        choices = stage.choices[rows.query]
+        ranks = batch.unshown_ranks(self._documents, rows.query, rows.documents, rows.counts, choices)
+        sizes = ranks.any(axis=1).sum(axis=1) * is_logged
+        logged = np.broadcast_to((np.arange(ranks.shape[2]) < sizes[:, None])[:, None, :], ranks.shape)
+        inner = _lists(pa.array(ranks[logged]), np.repeat(sizes, rankers))
+        return _lists(inner, np.full(len(sizes), rankers), pa.array(~is_logged))
+
+    @cached_property
+    def _documents(self) -> Array:
+        """The rankings `[query, ranker, rank]` as rows of the data, -1 below their end."""
+        scene = self._scene
+        rankings = scene.stage.given.rankings
+        documents = np.take_along_axis(scene.rows[:, None, :], np.maximum(rankings, 0), axis=2)
+        return np.where(rankings < 0, -1, documents)
 
     def _pages(self, units: SimulatedUnits, names: Sequence[str], log_probability: bool) -> ShownPages:
         scene, arms, waves = self._scene, people.assign(self._arms, self._salt, names), []
@@ -194,7 +218,7 @@ class TrafficSimulator:
         query = pages.query + scene.queries * units.swapped[pages.unit] if scene.relabel else pages.query
         arm, keys = arms[pages.unit], self._keys(starts, pages)
         lists = self._compose(query, keys, arm)
-        impressions, grades = scene.stage.look_up(query, lists)
+        impressions, grades = scene.stage.look_up(query, lists, keys if log_probability else None)
         documents = scene.rows[query[:, None], lists.shown]
         documents[lists.shown < 0] = -1
         logs = np.full(len(arm), np.nan)
@@ -247,12 +271,13 @@ class TrafficSimulator:
             mine = settings._replace(lists=settings.lists[query], weights=settings.weights[query])
             return math.log(prepared(mine, lists.shown[row]))
         count = lists.counts[row]
-        one = Impression(
+        one = Impression.of(
             impressions.ranks[row, :, :count].astype(np.int32),
             impressions.teams[row, :count].astype(np.int32),
             impressions.lengths[row],
             int(impressions.union[row]),
             impressions.choices[row, :count].astype(np.int32),
+            impressions.unshown_ranks[row],
         )
         factors = kernel_calls.probability(chosen, one)
         return math.nan if factors is None else math.fsum(math.log(factor) for factor in factors)

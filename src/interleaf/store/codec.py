@@ -2,7 +2,7 @@
 
 `design` is JSON of columns that are equal in many rows, so that each distinct value is parsed once. `body` is JSON of
 everything else. `numbers` are 32-bit integers: the union, whether the list was relaxed, the number of rankers with
-ranks, the sizes of five lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats.
+ranks, the sizes of six lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ import pyarrow.json
 from interleaf.errors import DataError
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import Noted
+from interleaf.interleaving.rankings import unshown_rank_lists
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.validation import RULES
 from interleaf.store.database import Row
 
-LISTS = ("ranks", "teams", "lengths", "choices", "latency")
+BY_RANKER = ("ranks", "unshown_ranks")  # a list for each ranker
+LISTS = (*BY_RANKER, "teams", "lengths", "choices", "latency")
 HEADER = 3 + len(LISTS)
 DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
 _ELSEWHERE = {"experiment", "version", "impression", "unit", "time", "open", "events"}  # stored in other columns
@@ -61,9 +63,12 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
                 raise ValueError(f"it has no {name!r}, which may not be left out")
         design = _plain({name: values[name] for name in DESIGN if name in values})
         body = {name: value for name, value in values.items() if name in _IN_BODY or name not in RULES}
-        if len(set(map(len, values.get("ranks", ())))) > 1:
-            raise ValueError("its ranks are of different lengths")
-        numbers = _pack(*map(values.get, ("union", "relaxed", "ranks", "latency", "teams", "lengths", "choices")))
+        for name in BY_RANKER:
+            if len(set(map(len, values.get(name, ())))) > 1:
+                raise ValueError(f"its {name.replace('_', ' ')} are of different lengths")
+        if len(values.get("unshown_ranks", ())) not in (0, len(values.get("ranks", ()))):
+            raise ValueError("its ranks and unshown ranks are of different rankers")
+        numbers = _pack(*map(values.get, ("union", "relaxed", "latency", *LISTS[:-1])))
         parts = EncodedRow(design, numbers, _plain(body).encode())
         design.encode()
         if "\0" in design:
@@ -88,7 +93,11 @@ def encode_note(
     """
     drawn, problem = noted.drawn, noted.drawn.problem
     ranks = problem.rank_lists(drawn.documents)
-    numbers = _pack(problem.union, drawn.relaxed, ranks, latency, drawn.teams, problem.lengths, drawn.choices)
+    unshown = None
+    if drawn.chosen.method.logs_unshown_ranks:
+        unshown = unshown_rank_lists(problem.rankings, drawn.documents)
+    lists = ranks, unshown, drawn.teams, problem.lengths, drawn.choices
+    numbers = _pack(problem.union, drawn.relaxed, latency, *lists)
     body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
@@ -108,12 +117,12 @@ def _design(*values: Any) -> str:
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
 
 
-def _pack(union: int | None, relaxed: bool | None, ranks: Any, latency: Any, *lists: Sequence[int] | None) -> bytes:
+def _pack(union: int | None, relaxed: bool | None, latency: Any, ranks: Any, unshown: Any, *lists: Any) -> bytes:
     """The numbers of a row as bytes; `lists` are teams, lengths and choices."""
-    flat = None if ranks is None else list(chain.from_iterable(ranks))
+    flat = [None if one is None else list(chain.from_iterable(one)) for one in (ranks, unshown)]
     numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), len(ranks or ())]
-    numbers += [-1 if one is None else len(one) for one in (flat, *lists, latency)]
-    for one in (flat, *lists):
+    numbers += [-1 if one is None else len(one) for one in (*flat, *lists, latency)]
+    for one in (*flat, *lists):
         if one:
             numbers += one
     packed = array("i", numbers).tobytes()
@@ -136,9 +145,10 @@ def decode_row(parts: EncodedRow) -> dict[str, Any]:
         values = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
         row[name] = None if size < 0 else values.tolist()
         start = end
-    if row["ranks"] is not None and rankers:
-        flat, width = row["ranks"], len(row["ranks"]) // rankers
-        row["ranks"] = [flat[place * width : (place + 1) * width] for place in range(rankers)]
+    for name in BY_RANKER:
+        if row[name] is not None and rankers:
+            flat, width = row[name], len(row[name]) // rankers
+            row[name] = [flat[place * width : (place + 1) * width] for place in range(rankers)]
     if row["latency"] is not None:
         row["latency"] = [None if number != number else number for number in row["latency"]]
     return row
@@ -213,10 +223,11 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
         values = values.view(np.float32) if name == "latency" else values
         starts = starts + counts
         inner = pa.array(values, from_pandas=name == "latency")
-        if name == "ranks":
-            shown = counts // np.maximum(rankers, 1)
-            offsets = _offsets(np.repeat(shown, rankers))
-            inner = pa.ListArray.from_arrays(offsets, inner)
+        if name in BY_RANKER:
+            each = counts // np.maximum(rankers, 1)
+            if name == "ranks":
+                shown = each
+            inner = pa.ListArray.from_arrays(_offsets(np.repeat(each, rankers)), inner)
             counts = rankers.astype(np.int64)
         outer = pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array(sizes < 0))
         columns[name] = outer.cast(_TYPES[name])

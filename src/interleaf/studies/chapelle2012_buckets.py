@@ -276,7 +276,7 @@ def impressions_of(batches: Iterable[pa.RecordBatch], method: str, k: int) -> Im
             values = [np.pad(*padded, constant_values=missing) for padded in zip(values, rooms, strict=True)]
         return np.concatenate(values)[order]
 
-    shown = Impression(
+    shown = Impression.of(
         column(lambda part: part.impressions.ranks, 0),
         column(lambda part: part.impressions.teams, -1),
         column(lambda part: part.impressions.lengths),
