@@ -19,6 +19,7 @@ from interleaf.audit.properties import SmallWorld, dominating_rankers, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
 from interleaf.kernels.jit import plain
 from interleaf.methods.registry import METHODS, resolve
+from interleaf.methods.team_draft import credit_list
 from tests.oracles import clicks as oracle_clicks
 from tests.oracles.clicks import Patterns
 from tests.oracles.expectation import expectation as oracle_expectation
@@ -202,7 +203,7 @@ def test_it_finds_an_average_that_is_not_the_mean(monkeypatch: pytest.MonkeyPatc
 
     def wrong(impression: Any, clicks: Any, variant: int, credit: Any, settings: Any) -> int:
         below = clicks & (np.arange(len(clicks)) > 0)
-        return int(plain(kernels.credit_list)(impression, below, variant, credit, settings))  # type: ignore[arg-type]
+        return int(plain(credit_list)(impression, below, variant, credit, settings))
 
     monkeypatch.setitem(METHODS["team_draft"].__dict__, "kernels", replace(kernels, credit_list=wrong))
     assert audit.check("team_draft", max_worlds=40).averages["click_list"].holds is False
