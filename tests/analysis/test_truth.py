@@ -10,6 +10,7 @@ import pytest
 
 from interleaf import methods
 from interleaf.analysis.analyze import analyze
+from interleaf.methods.registry import METHODS
 from interleaf.report.report import Report
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
@@ -108,9 +109,9 @@ def test_the_truth_that_a_file_carries_is_the_truth_that_is_found(tmp_path: Path
 def test_a_biased_method_is_called_so_even_where_it_is_right() -> None:
     for method in COMPARING:
         report = reported(world(method, units=60))
-        (check,) = [check for check in report.health if check.code == "unbiased_scoring"]
-        fair = method in ("team_draft", "probabilistic", "pairwise_preference")
-        if method == "optimized":  # unbiased where no list was relaxed
+        (check,) = [check for check in report.health if check.code == "fair_scoring"]
+        fair = bool(METHODS[method].claims.fair)
+        if method == "optimized":  # fair where no list was relaxed
             fair = not [one for one in report.health if one.code == "constraints_met"]
         assert check.status == ("ok" if fair else "warning"), method
 

@@ -39,7 +39,7 @@ HEALTHY = [
     "possible_lists",
     "clicks_by_ranker",
     "effect_over_time",
-    "unbiased_scoring",
+    "fair_scoring",
     "holds_without_query",
 ]
 # Every unit comes once; no document falls by a coin; no preference is shown.
@@ -195,7 +195,7 @@ def test_rankings_that_hardly_differ_are_told() -> None:
 def test_relaxed_lists_make_credit_biased() -> None:
     report = analyze(table_of(some(many_rows(100, "optimized"), 0.03, lambda row: {"relaxed": True})))
     assert status_of(report, "constraints_met") == "warning"
-    assert status_of(report, "unbiased_scoring") == "warning"
+    assert status_of(report, "fair_scoring") == "warning"
 
 
 def test_units_that_change_their_arm_fail() -> None:

@@ -32,7 +32,9 @@ ENGINE = "engine"  # the only ranker of a log without comparison
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # start of times in formats without dates; not 1970, which an analysis drops
 LOW_JOIN_RATE = 0.5  # below this share, warn
 
-NO_TEAMS_SCHEMES = "lists with teams and without ranks: schemes of team draft work on them, except the deduped ones"
+NO_TEAMS_SCHEMES = (
+    "lists with teams and without ranks: the schemes binary, click and normalized of team draft work on them"
+)
 MAY_BE_UNMIXED = (
     "no list is known to have documents of two configurations: if this was an A/B test, do not compare clicks inside "
     "lists; log search_config with impression events to make sure"

@@ -254,7 +254,7 @@ METHODS: dict[str, Method] = {
             additive=True,
             claims=Claims(considerate=True, fair=True, pareto=False, reusable=False),
             needs=("teams",),
-            needs_by_variant={"list": ("lengths",), "place": ("lengths", "unshown_ranks")},
+            needs_by_variant={"list": ("lengths",), "place": ("lengths", "unshown_ranks", "teams")},
             logs_unshown_ranks=True,
             has_teams=True,
             rankless_schemes=tuple(FORMS),

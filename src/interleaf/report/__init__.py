@@ -11,7 +11,7 @@ arms.py            interleaved lists, holdout and A/B buckets side by side
 codes.py           codes of checks and notes; how a health check is declared
 health.py          runs the health checks
 log_checks.py      checks of rows and events
-list_checks.py     checks of lists and their clicks, and of unbiased scoring
+list_checks.py     checks of lists and their clicks, and of fair scoring
 traffic_checks.py  checks of arms, repeated rows, and times without events
 effect_checks.py   checks that no period, bot or single query causes the effect
 verdict.py         the verdict in a sentence

@@ -58,7 +58,7 @@ class CheckCode(StrEnum):
     FAIR_SEGMENTS = "fair_segments"
     CLICKS_BY_RANKER = "clicks_by_ranker"
     EFFECT_OVER_TIME = "effect_over_time"
-    UNBIASED_SCORING = "unbiased_scoring"
+    FAIR_SCORING = "fair_scoring"
     HOLDS_WITHOUT_QUERY = "holds_without_query"
     AA = "aa"
 

@@ -242,7 +242,7 @@ def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterat
     sides = np.stack([tally.scores.wins, tally.scores.losses], axis=1)[pairs.order]
     for wins, losses in np.where(pairs.turn[:, None] > 0, sides, sides[:, ::-1]).tolist():
         if not is_meaningful:
-            reason = f"the sign of one impression's credit is biased under {method.name}, so wins are not counted"
+            reason = f"the sign of one impression's credit is not fair under {method.name}, so wins are not counted"
             yield [(name, None, reason) for name in names]
             continue
         ties = clicked - wins - losses

@@ -7,6 +7,7 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.schemes import VARIANTS, scheme_of
 from interleaf.report import codes
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
@@ -134,7 +135,7 @@ def constraints_met(data: CheckInput) -> CheckResult | None:
     return CheckResult(
         codes.grade_share(relaxed / lists, 0.01, 0.5),
         f"{relaxed:,} of {lists:,} lists could not satisfy all constraints of {data.tally.about.composed}",
-        "credit on these lists may be biased: use team_draft or pairwise_preference for such rankings",
+        "credit on these lists may not be fair: use team_draft or pairwise_preference for such rankings",
     ) if relaxed else None  # fmt: skip
 
 
@@ -248,8 +249,8 @@ def clicks_by_rank(data: CheckInput) -> CheckResult:
     )
 
 
-@health_check(CheckCode.UNBIASED_SCORING, "Unbiased scoring", interleaved=True)
-def unbiased_scoring(data: CheckInput) -> CheckResult:
+@health_check(CheckCode.FAIR_SCORING, "Fair scoring", interleaved=True)
+def fair_scoring(data: CheckInput) -> CheckResult:
     """Is the credit fair for these lists? If not, score lists with the method that made them."""
     about = data.tally.about
     problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(Fact.RELAXED, 0) > 0)
@@ -262,33 +263,38 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     """Why lists of one method, scored by another (or the same), prefer a ranker under rank-only clicks; '' if not.
 
     A method's credit is fair for the lists that it makes itself. Plain credit for owners is also fair for all lists
-    whose owners are drawn evenly. The tests enumerate all pairs of methods, and find a counterexample for each biased
+    whose owners are drawn evenly. The tests enumerate all pairs of methods, and find a counterexample for each unfair
     pair.
 
     >>> bias("team_draft", "team_draft", "binary_deduped")
     ''
     >>> bias("team_draft", "probabilistic", "click").partition(":")[0]
-    'lists of team_draft scored as probabilistic are biased'
+    'lists of team_draft scored as probabilistic are not scored fairly'
     """
     maker, scorer = resolve(composed), resolve(scored)
     fair = not set(maker.parameters.values()) & set(maker.method.unfair_values)
-    if _lists_of(maker) == _lists_of(scorer):
+    depends_on_draft = VARIANTS[scheme_of(scheme).variant] in scorer.method.needs_by_variant
+    if _lists_of(maker, depends_on_draft) == _lists_of(scorer, depends_on_draft):
         constrained = scorer.method.kernels.prepare is not None  # fair only if its constraints were satisfied
         if fair and (scorer.method.claims.fair or (constrained and not relaxed)):
             return ""
         return (
-            f"{scorer} is biased: it prefers one ranker even if clicks depend on the rank only "
+            f"{scorer} is not fair: it prefers one ranker even if clicks depend on the rank only "
             f"({scorer.method.paper}; interleaf audit '{scorer}' shows the smallest case)"
         )
     if fair and maker.method.even_owners and scheme in scorer.method.rankless_schemes:
         return ""
     return (
-        f"lists of {maker} scored as {scorer} are biased: this credit ({scorer.method.paper}) is fair only to lists of "
-        f"{scorer}, and on others prefers one ranker even if clicks depend on the rank only"
+        f"lists of {maker} scored as {scorer} are not scored fairly: this credit ({scorer.method.paper}) is fair only "
+        f"to lists of {scorer}, and on others prefers one ranker even if clicks depend on the rank only"
     )
 
 
-def _lists_of(resolved: ResolvedMethod) -> tuple[str, ...]:
-    """The method that makes such lists, and its parameters; methods for which they are equal draw the same lists."""
+def _lists_of(resolved: ResolvedMethod, all_parameters: bool) -> tuple[str, ...]:
+    """The method that makes such lists, and its parameters; methods for which they are equal draw the same lists.
+
+    The credit of most schemes depends on `list_parameters` only, whatever the other parameters do to the lists.
+    """
     owner = resolve(resolved.method.same_lists_as) if resolved.method.same_lists_as else resolved
-    return owner.method.name, *(repr(owner.parameters[name]) for name in owner.method.list_parameters)
+    names = list(owner.parameters) if all_parameters else owner.method.list_parameters
+    return owner.method.name, *(repr(owner.parameters[name]) for name in names)
