@@ -104,7 +104,7 @@ def _properties(row: Method) -> Iterator[str]:
     if claims["pareto"]:
         yield from _refuted("Not Pareto-faithful if people may click on the last shown rank", found.pareto_at_cut)
     if claims["fair"]:
-        yield from _refuted("The sign of the score is biased, so there is no binary scheme", found.sign)
+        yield from _refuted("The sign of the score is not fair, so there is no binary scheme", found.sign)
 
 
 def _audited(row: Method) -> MethodAudit:
