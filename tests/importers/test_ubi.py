@@ -273,7 +273,7 @@ def test_the_convention_of_the_chorus_shop_gives_teams(tmp_path: Path) -> None:
     assert (first["rankers"], first["teams"], ranks(first)) == (["config-a", "config-b"], [0, 1, -1], [2])
     assert (first["method"], first["ranks"], second["teams"]) == ("team_draft", None, [-1])
     assert first["events"][0]["time"].isoformat() == "2026-11-15T12:00:07+00:00"
-    assert any("deduped" in note for note in found.notes())
+    assert any("without ranks" in note for note in found.notes())
     report = analyze(tmp_path / "log.parquet")
     assert (report.totals.impressions, report.totals.events) == (2, {"counted": 1})
 

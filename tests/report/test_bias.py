@@ -82,8 +82,8 @@ def can_score(scored: str, composed: str) -> bool:
 def is_cautious(composed: str, scored: str, scheme: str) -> bool:
     """Whether a warning may be given though no small world shows a bias.
 
-    Of two rankers, lists that one method drafts and the other pairs: worlds of three rankers show the bias. And averages
-    over drafts of other parameters: `fill=owned` shows the documents of `fill=fair`, but others own the last ones.
+    Of two rankers, lists that one method drafts and the other pairs: worlds of three rankers show the bias. And
+    averages over drafts of other parameters: `fill=owned` shows the documents of `fill=fair`, but others own the last.
     """
     owners = {resolve(spec).method.same_lists_as or resolve(spec).method.name for spec in (composed, scored)}
     averages = owners == {"team_draft"} and scheme.endswith(("_list", "_place"))
