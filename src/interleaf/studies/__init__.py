@@ -22,6 +22,7 @@ STUDIES = {
     "historical2012": "old clicks for new rankers (H12h)",
     "caption2012": "clicks that results owe to their captions, and what is left of a preference without (H12c)",
     "oosterhuis2017": "binary error of multileaving methods (O17)",
+    "sensitivity": "the traffic that each method and scheme needs to find the better ranker",
     "fidelity": "what every method gets wrong with unlimited clicks, and what people saw meanwhile",
 }
 SCALES = ("quick", "paper")

@@ -6,18 +6,18 @@ same for all scores. A unit is an impression, or a person who comes several time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
 
-from interleaf.clicks import named
+from interleaf.clicks import named, scale_of
 from interleaf.interleaving import batch
-from interleaf.kernels.arrays import Array, pairs
+from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.methods.loops import score_columns
-from interleaf.methods.registry import resolve
+from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import side, streams, words_of
@@ -61,6 +61,7 @@ USERS = {
     "position-based": StudyUsers("navigational", is_cascade=False),
     "lasting tastes": StudyUsers("navigational", taste_spread=1.0, visits=6),
 }
+MAX_VISITS = max(users.visits for users in USERS.values())
 
 
 def draw_clicks(chances: Array, stops: Array, generator: np.random.Generator) -> Array:
@@ -92,23 +93,22 @@ class Alone(NamedTuple):
     variance: float
 
 
-def show_alone(stage: Stage, rankings: Array, ranker: int, users: StudyUsers, scale: int) -> Alone:
-    """The clicks on one ranker's own lists, exactly; queries are equally frequent."""
-    top = rankings[:, ranker, :K].astype(np.int64)
-    query = np.arange(len(top))[:, None]
-    grades = np.where(top < 0, -1, stage.grades[query, top])
-    sides = side(*(np.maximum(stage.places[query, number, top], 1) for number in (0, 1)))
+def show_alone(stage: Stage, rankings: Array, users: StudyUsers, scale: int) -> tuple[Alone, ...]:
+    """The clicks on each ranker's own lists, exactly; queries are equally frequent."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES) if users.taste_spread else (np.zeros(1), np.ones(1))
-    moments = []
-    for node in nodes:
-        tastes = np.full(len(top), node * users.taste_spread)
-        first, second = click_moments(*users.chances(grades, sides, tastes, scale))
-        moments.append((first.mean(), second.mean()))
-    first, second = np.array(moments).T
-    shares = weights / weights.sum()
-    mean = float(shares @ first)
-    between, within = shares @ first**2 - mean**2, shares @ (second - first**2)
-    return Alone(mean, float(between + within / users.visits))
+    shares, query = weights / weights.sum(), np.arange(len(rankings))[:, None]
+    alone = []
+    for ranker in range(rankings.shape[1]):
+        top = rankings[:, ranker, :K].astype(np.int64)
+        grades = np.where(top < 0, -1, stage.grades[query, top])
+        sides = side(*(np.maximum(stage.places[query, number, top], 1) for number in (0, 1)))
+        tastes = [np.full(len(top), node * users.taste_spread) for node in nodes]
+        moments = [click_moments(*users.chances(grades, sides, taste, scale)) for taste in tastes]
+        first, second = np.array(moments).mean(axis=2).T
+        mean = shares @ first
+        variance = shares @ first**2 - mean**2 + shares @ (second - first**2) / users.visits
+        alone.append(Alone(float(mean), float(variance)))
+    return tuple(alone)
 
 
 class Scored(NamedTuple):
@@ -118,84 +118,96 @@ class Scored(NamedTuple):
     variance: Array
 
 
+Score = tuple[str, str]  # a method and one of its schemes
+
+
 @dataclass(frozen=True)
 class GroupOutcome:
     """A group of rankers under one kind of people: the clicks and the NDCG of each alone, and all scores of pairs."""
 
-    group: str
-    kind: str
-    similarity: str
+    group: RankedGroup
     users: str
     alone: tuple[Alone, ...]
-    ndcg: tuple[float, ...]
-    scores: dict[tuple[str, str], Scored]
-
-    def gaps(self, values: Sequence[float]) -> Array:
-        """The differences of pairs of rankers."""
-        first, second = pairs(len(values))
-        return np.asarray(values)[first] - np.asarray(values)[second]
+    ndcg: Array
+    scores: Mapping[Score, Scored]
 
     @property
     def truth(self) -> Array:
-        """The difference in clicks, of each pair, if each ranker were shown alone."""
-        return self.gaps([one.mean for one in self.alone])
+        """The difference of NDCG of each pair of rankers."""
+        return _differences(self.ndcg)
+
+    @property
+    def clicks(self) -> Array:
+        """The difference in clicks per impression of each pair, if each ranker were shown alone."""
+        return _differences(np.array([one.mean for one in self.alone]))
 
     @property
     def ab_traffic(self) -> Array:
-        """Units of an A/B test with two equal groups, up to the constant, for each pair."""
+        """Units of an A/B test on clicks with two equal groups, up to a constant, for each pair; whoever wins it."""
         first, second = pairs(len(self.alone))
         variances = np.array([one.variance for one in self.alone])
-        return np.asarray(2 * (variances[first] + variances[second]) / self.truth**2)
+        return _divide(2 * (variances[first] + variances[second]), self.clicks**2)
 
-    def traffic(self, score: tuple[str, str]) -> Array:
-        """Units until the score decides, up to the constant, for each pair; infinite if it decides wrongly."""
+    def traffic(self, score: Score) -> Array:
+        """Units until the score decides, up to the constant, for each pair; infinite if it decides against NDCG."""
         mean, variance = self.scores[score]
-        needed = np.divide(variance, mean**2, out=np.full(len(mean), np.inf), where=mean != 0)
-        return np.asarray(np.where(np.sign(mean) == np.sign(self.truth), needed, np.inf))
+        return np.where(np.sign(mean) == np.sign(self.truth), _divide(variance, mean**2), np.inf)
+
+
+def _differences(values: Array) -> Array:
+    first, second = pairs(len(values))
+    return np.asarray(values[first] - values[second])
+
+
+def _divide(values: Array, by: Array) -> Array:
+    return np.divide(values, by, out=np.full(len(by), np.inf), where=by != 0)
 
 
 def simulate(
     data: Judged,
     group: RankedGroup,
-    users_name: str,
-    schemes_by_method: dict[str, tuple[str, ...]],
-    scale: int,
+    methods: Mapping[str, Sequence[str]],
+    people: Sequence[str],
     repeats: int,
     key: Any,
-) -> GroupOutcome:
-    """Show each query `repeats` times with each method; all schemes of a method credit the same clicks."""
-    users = USERS[users_name]
-    order = generator_of((key, "order")).permutation(np.tile(np.arange(len(data)), repeats))
-    queries = order[: len(order) // users.visits * users.visits]
-    numbers = np.arange(len(queries), dtype=np.uint64)
-    units = generator_of((key, "tastes")).normal(0, users.taste_spread, len(queries) // users.visits)
-    tastes = np.repeat(units, users.visits)
-    scores: dict[tuple[str, str], Scored] = {}
-    for method, schemes in schemes_by_method.items():
-        stage, keys = Stage(data, group.rankings, resolve(method), K), streams(words_of((key, method)), numbers)
-        lists = stage.compose(queries, keys, stage.settings(queries))
-        impressions, grades = stage.look_up(queries, lists, keys)
-        sides = side(*(np.maximum(impressions.ranks[:, ranker], 1).astype(np.float64) for ranker in (0, 1)))
-        chances = users.chances(grades, sides, tastes, scale)
-        clicks = draw_clicks(*chances, generator_of((key, method, users_name, "clicks")))
-        credits: dict[int, tuple[Array, Array]] = {}
-        for name in schemes:
-            scheme = scheme_of(name)
-            arguments = stage.chosen, scheme, impressions, lists.counts, clicks, 1
-            if scheme.form.takes_expected_sign and stage.chosen.method.kernels.expected_sign_batch is not None:
-                first, second = pairs(len(group.rankings[0]))
-                columns = batch.preferences(*arguments)[:, first, second]
-            else:
-                if scheme.variant not in credits:
-                    credits[scheme.variant] = batch.credit(*arguments)
-                columns = score_columns(scheme.form, *credits[scheme.variant])
-                if scheme.form.linear:
-                    first, second = pairs(columns.shape[1])
-                    columns = columns[:, first] - columns[:, second]
-            by_unit = columns.reshape(-1, users.visits, columns.shape[1]).mean(axis=1)
-            scores[method, name] = Scored(by_unit.mean(axis=0), by_unit.var(axis=0))
-    alone = [show_alone(stage, group.rankings, ranker, users, scale) for ranker in range(group.rankings.shape[1])]
+) -> list[GroupOutcome]:
+    """Show each query `repeats` times with each method; all people see the same lists, all schemes the same clicks."""
+    scale, order = scale_of(data.max_grade), np.tile(np.arange(len(data)), repeats)
+    queries = generator_of((key, "order")).permutation(order)[: len(order) // MAX_VISITS * MAX_VISITS]
+    scores: dict[str, dict[Score, Scored]] = {name: {} for name in people}
+    for method, schemes in methods.items():
+        stage = Stage(data, group.rankings, resolve(method), K)
+        keys = streams(words_of((key, method)), np.arange(len(queries), dtype=np.uint64))
+        lists = stage.compose(queries, keys, stage.settings(queries), 1)
+        shown, grades = stage.look_up(queries, lists, keys)
+        sides = side(*(np.maximum(shown.ranks[:, ranker], 1).astype(np.float64) for ranker in (0, 1)))
+        for name in people:
+            users = USERS[name]
+            generator = generator_of((key, method, name))
+            tastes = generator.normal(0, users.taste_spread, len(queries) // users.visits).repeat(users.visits)
+            clicks = draw_clicks(*users.chances(grades, sides, tastes, scale), generator)
+            for scheme, values in score_all(stage.chosen, schemes, shown, lists.counts, clicks):
+                by_unit = values.reshape(-1, users.visits, values.shape[1]).mean(axis=1)
+                scores[name][method, scheme] = Scored(by_unit.mean(axis=0), by_unit.var(axis=0))
     judged = ndcg(data, group.rankings, K)
-    return GroupOutcome(
-        group.name, group.kind, group.similarity, users_name, tuple(alone), tuple(judged.tolist()), scores
-    )
+    return [
+        GroupOutcome(group, name, show_alone(stage, group.rankings, USERS[name], scale), judged, scores[name])
+        for name in people
+    ]
+
+
+def score_all(
+    chosen: ResolvedMethod, schemes: Sequence[str], shown: Impression, counts: Array, clicks: Array
+) -> Iterator[tuple[str, Array]]:
+    """Each scheme, and the preference of each pair of rankers, `[row, pair]`; variants of credit are computed once."""
+    first, second = pairs(shown.ranks.shape[1])
+    credits: dict[int, tuple[Array, Array]] = {}
+    for name in schemes:
+        scheme = scheme_of(name)
+        if scheme.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
+            yield name, batch.preferences(chosen, scheme, shown, counts, clicks, 1)[:, first, second]
+            continue
+        if scheme.variant not in credits:
+            credits[scheme.variant] = batch.credit(chosen, scheme, shown, counts, clicks, 1)
+        columns = score_columns(scheme.form, *credits[scheme.variant])
+        yield name, columns[:, first] - columns[:, second] if scheme.form.linear else columns

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, combinations, product, zip_longest
 from typing import Any
 
@@ -36,7 +37,7 @@ class RankedGroup:
     kind: str
     rankings: Array
 
-    @property
+    @cached_property
     def agreement(self) -> float:
         """The share of places in the top 10 where all rankings have the same document."""
         tops = self.rankings[:, :, :K]
