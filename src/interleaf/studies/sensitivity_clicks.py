@@ -160,7 +160,7 @@ def _differences(values: Array) -> Array:
 
 
 def _divide(values: Array, by: Array) -> Array:
-    return np.divide(values, by, out=np.full(len(by), np.inf), where=by != 0)
+    return np.asarray(np.divide(values, by, out=np.full(len(by), np.inf), where=by != 0))
 
 
 def simulate(

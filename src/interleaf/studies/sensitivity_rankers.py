@@ -21,7 +21,14 @@ from interleaf.simulate.rankers import generator_of, rank, scores_of
 
 K = 10
 # Shares of the places in the top 10 where both rankings have the same document: from here, up to the next.
-GROUPS = {"under 10 %": 0.0, "10 to 30 %": 0.1, "30 to 50 %": 0.3, "50 to 70 %": 0.5, "70 to 85 %": 0.7, "85 % and more": 0.85}  # fmt: skip
+GROUPS = {
+    "under 10 %": 0.0,
+    "10 to 30 %": 0.1,
+    "30 to 50 %": 0.3,
+    "50 to 70 %": 0.5,
+    "70 to 85 %": 0.7,
+    "85 % and more": 0.85,
+}
 MOVES = (1, 2, 4, 8, 16)
 CHANGED_QUERIES = (1.0, 0.5, 0.2)  # shares of the queries on which documents are moved
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
@@ -107,7 +114,8 @@ class RankerPool:
 
     def _draw(self, kind: str, names: list[str], size: int) -> list[tuple[str, ...]]:
         generator = generator_of((self._seed, kind, size, "draw"))
-        return [tuple(generator.permutation(names)[:size].tolist()) for _ in names]
+        drawn = [tuple(generator.permutation(names)[:size].tolist()) for _ in names]
+        return drawn if len(names) >= size else []
 
     def _moved(self, size: int, repeats: int) -> Iterator[RankedGroup]:
         for repeat, share, moves in product(range(repeats), CHANGED_QUERIES, MOVES):
