@@ -21,7 +21,7 @@ from interleaf.studies.sensitivity_clicks import (
     draw_clicks,
     simulate,
 )
-from interleaf.studies.sensitivity_rankers import RankedGroup, RankerPool, move, train
+from interleaf.studies.sensitivity_rankers import GROUPS, RankedGroup, RankerPool, move, train
 from interleaf.tables import Table
 
 CLICK, STOP = (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)
@@ -151,7 +151,7 @@ def printed(**cells: str) -> PrintedTables:
     """Tables of all people and of each kind: the cell of a group, 80 % if it is not given."""
     tables = []
     for users in (None, *USERS):
-        columns = ("score", *sensitivity.GROUPS, sensitivity.MIDDLE)
+        columns = ("score", *GROUPS, sensitivity.MIDDLE)
         values = [cells.get(users or "everybody", "80 % [70, 90]") for _ in columns[1:]]
         tables.append(Table("", sensitivity._title(users), columns, (("team_draft click_list", *values),)))
     return PrintedTables(tables)
