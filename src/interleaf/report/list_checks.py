@@ -7,7 +7,6 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.methods.schemes import VARIANTS, scheme_of
 from interleaf.report import codes
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
@@ -273,7 +272,7 @@ def bias(composed: str, scored: str, scheme: str, relaxed: bool = False) -> str:
     """
     maker, scorer = resolve(composed), resolve(scored)
     fair = not set(maker.parameters.values()) & set(maker.method.unfair_values)
-    depends_on_draft = VARIANTS[scheme_of(scheme).variant] in scorer.method.needs_by_variant
+    depends_on_draft = scheme.rpartition("_")[2] in scorer.method.needs_by_variant
     if _lists_of(maker, depends_on_draft) == _lists_of(scorer, depends_on_draft):
         constrained = scorer.method.kernels.prepare is not None  # fair only if its constraints were satisfied
         if fair and (scorer.method.claims.fair or (constrained and not relaxed)):
