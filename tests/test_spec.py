@@ -1,8 +1,7 @@
 """Spec strings: what parses prints the same, defaults are left out, and names of any kind survive."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import MethodError, RankingError, interleave, methods
 from interleaf.methods.registry import METHODS, resolve

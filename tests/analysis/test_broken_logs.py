@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interleaf import DataError, InterleafError, Interleaving, log
 from interleaf.analysis.analyze import analyze

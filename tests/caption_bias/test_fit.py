@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-from interleaf.caption_bias import CaptionFeature
-from interleaf.caption_bias import click_patterns as designs
+from interleaf.caption_bias import CaptionFeature, click_patterns as designs
 from interleaf.caption_bias.click_patterns import DesignMatrix, Patterns
 from interleaf.caption_bias.features import FIRST, GRADE, MEASURES, POSITION
 from interleaf.caption_bias.training import MODELS, MeasureCounts, features_of, train, train_one, tune_thresholds

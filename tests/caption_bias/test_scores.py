@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import Interleaving, credit, interleave
-from interleaf.caption_bias import CaptionModel, CaptionReport, caption
-from interleaf.caption_bias import diagnosis_report as verdicts
+from interleaf.caption_bias import CaptionModel, CaptionReport, caption, diagnosis_report as verdicts
 from interleaf.caption_bias.diagnosis_report import verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.caption_bias.weighted_scores import PLAIN, Rescored

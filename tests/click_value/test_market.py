@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf.click_value import LearningResult, learn
-from interleaf.studies import STUDIES, reproduce
-from interleaf.studies import chapelle2012_learning as study
+from interleaf.studies import STUDIES, chapelle2012_learning as study, reproduce
 from interleaf.studies.datasets import find
 from interleaf.studies.study import StudyRun
 

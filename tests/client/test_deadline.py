@@ -16,8 +16,7 @@ from interleaf.client import AsyncClient, Client
 from interleaf.client.connections import AwayError, Connections
 from interleaf.client.delivery_thread import MAX_EVENTS
 from interleaf.errors import ClientError
-from tests.client.test_outage import RANKINGS, knowing, sent_here
-from tests.client.test_outage import service as service
+from tests.client.test_outage import RANKINGS, knowing, sent_here, service as service
 from tests.support.stand_in import KEY, StandIn, until
 
 DRIP, PATIENCE = 30.0, 10.0  # seconds that a server drips, and that no call may take

@@ -21,8 +21,7 @@ import pytest
 from interleaf.client import Client, delivery_thread
 from interleaf.client.spool import FolderSpool, MemorySpool
 from interleaf.errors import DataError
-from tests.client.test_outage import QUICK, RANKINGS, knowing
-from tests.client.test_outage import service as service
+from tests.client.test_outage import QUICK, RANKINGS, knowing, service as service
 from tests.support.paths import ROOT
 from tests.support.stand_in import KEY, StandIn, until
 

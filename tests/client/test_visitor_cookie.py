@@ -7,8 +7,7 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import interleaf
 from interleaf.errors import ClientError

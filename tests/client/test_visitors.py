@@ -12,8 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from interleaf.client import Answer, AsyncClient, Client, EventCounts
 from interleaf.errors import ClientError

@@ -11,8 +11,7 @@ import pytest
 
 from interleaf import DataError, MethodError, RankingError, interleave
 from interleaf.cli.log_commands import reuse_options, run_reuse
-from interleaf.counterfactual import estimators as robust_module
-from interleaf.counterfactual import reuse
+from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.simulate import People, World, synthetic
 from tests.support.log_rows import Row, table_of
 from tests.support.reuse_logs import NEW, clean, of, old_log, old_row

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from interleaf.counterfactual import ReuseResult
-from interleaf.counterfactual import estimators as robust_module
+from interleaf.counterfactual import ReuseResult, estimators as robust_module
 from interleaf.counterfactual.list_outcomes import scorer_of
 from interleaf.counterfactual.new_rankings import ListsInMemory, RankersView
 from interleaf.counterfactual.old_log import LoggedRankings, OldImpressions, OldRows

@@ -8,8 +8,7 @@ import pytest
 
 from interleaf import DataError
 from interleaf.cli.log_commands import reuse_options
-from interleaf.counterfactual import estimators as robust_module
-from interleaf.counterfactual import reuse
+from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.counterfactual.old_log import BROKEN, NO_LOGARITHM
 from tests.support.log_rows import Row, table_of
 from tests.support.reuse_logs import NEW, clean, of, old_log, old_row

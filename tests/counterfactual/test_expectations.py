@@ -22,8 +22,7 @@ from interleaf.studies import historical2012
 from interleaf.studies.datasets import StudyData
 from interleaf.studies.historical2012 import Weighing, add_weighing, drafted, estimate_of, reweighted
 from interleaf.studies.study import StudyRun
-from tests.oracles import probabilistic as oracle
-from tests.oracles import team_draft as draft_oracle
+from tests.oracles import probabilistic as oracle, team_draft as draft_oracle
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.expectation import expectation
 from tests.oracles.forms import Preference, Ranking, Rankings, sign, union

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf import analyze
-from interleaf.counterfactual import estimators as robust_module
-from interleaf.counterfactual import reuse
+from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.decode.attributes import Exclusion
 from tests.support.log_rows import table_of
 from tests.support.reuse_logs import NEW, clean, of, old_log, old_row

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import DataError, RankingError
 from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, ClickCells, cells, fit, regress_attraction

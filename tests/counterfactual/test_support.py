@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import binom
 
 from interleaf import interleave
-from interleaf.counterfactual import estimators as robust_module
-from interleaf.counterfactual import reuse
+from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.counterfactual.estimators import WeightedSums, bound_estimates
 from interleaf.stats import compare
 from tests.support.log_rows import START, Row, made_event, table_of

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import Interleaving, interleave, methods
 from interleaf.decode import Counting, Decoded, Decoding

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import DataError, MethodError, SchemeError, credit, methods
 from interleaf.analysis.analyze import tally_log

@@ -17,9 +17,7 @@ from interleaf.demo.live_demo import NAME, begin
 from interleaf.demo.site import Site, address, listen, serve_app
 from interleaf.server.app import create_app
 from interleaf.store.sql import SqlStore, open_store
-from tests.support.browser import browser as browser
-from tests.support.browser import needs_browser
-from tests.support.browser import page as page
+from tests.support.browser import browser as browser, needs_browser, page as page
 
 pytestmark = needs_browser
 RANKERS = ("equal", "worst")

@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf.demo.engine import LIT, RANKERS, UNLIT, Engine, LibraryEntry, read_entries, words_of
 from interleaf.errors import DataError

@@ -11,8 +11,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from starlette.applications import Starlette
 
 from interleaf import interleave

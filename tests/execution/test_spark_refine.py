@@ -12,8 +12,7 @@ from interleaf import tally_log
 from interleaf.caption_bias import caption
 from interleaf.click_value import learn
 from interleaf.click_value.learn import gather
-from interleaf.counterfactual import estimators as robust_module
-from interleaf.counterfactual import reuse
+from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.execution.options import LogOptions
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People

@@ -4,8 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import credit, interleave
 from interleaf.errors import ExperimentError, RankingError

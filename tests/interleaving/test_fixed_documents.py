@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import ClickError, Interleaving, ListError, LogWriter, RankingError, analyze, credit, interleave
 from interleaf.client.fallback import compose

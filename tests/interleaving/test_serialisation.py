@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import InterleafError, Interleaving, ListError, MethodError, RankingError, credit, interleave
 from interleaf.methods.registry import METHODS, resolve

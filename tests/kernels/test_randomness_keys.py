@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf.errors import RandomnessError
 from interleaf.kernels.randomness import Key, bytes_of, is_key, key_of

@@ -11,8 +11,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import Interleaving, MethodError, credit, interleave
 from interleaf.interleaving import kernel_calls

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interleaf.errors import DataError, MissingExtraError
 from interleaf.metrics.judged import average_precision, dcg, gain, ndcg, read_qrels

@@ -17,9 +17,7 @@ from playwright.sync_api import Page
 import interleaf
 from interleaf.methods.registry import METHODS
 from tests.project.test_documentation import DOCS, verbs
-from tests.support.browser import browser as browser
-from tests.support.browser import needs_browser
-from tests.support.browser import page as page
+from tests.support.browser import browser as browser, needs_browser, page as page
 from tests.support.paths import ROOT
 
 FETCHED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}

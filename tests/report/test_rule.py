@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf import DataError, analyze
 from interleaf.report.rule import ReportSettings, decide, fractions, holm_levels

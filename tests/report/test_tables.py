@@ -3,8 +3,7 @@
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interleaf.report.layout import lay_out
 from interleaf.report.sections import Section

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from interleaf.errors import InterleafError
-from interleaf.server import auth
-from interleaf.server import service as serve_service
+from interleaf.server import auth, service as serve_service
 from interleaf.server.launch import Place, is_loopback, serve
 from interleaf.server.openapi import CALLS, EITHER, PUBLIC
 from interleaf.server.service import ServiceSettings

@@ -17,9 +17,7 @@ pytest.importorskip("playwright", reason="playwright drives the browser; pip ins
 from playwright.sync_api import Page
 
 import interleaf
-from tests.support.browser import browser as browser
-from tests.support.browser import needs_browser
-from tests.support.browser import page as page
+from tests.support.browser import browser as browser, needs_browser, page as page
 from tests.support.stand_in import until
 
 pytestmark = needs_browser

@@ -7,8 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interleaf.server.dashboard.routes import PAGE_ROUTES
 from interleaf.server.openapi import CALLS

@@ -15,8 +15,7 @@ from interleaf.methods.registry import DEFAULT, METHODS
 from interleaf.server import warming
 from interleaf.store import open_store
 from tests.server.test_serve import answers, ask
-from tests.support.services import MINUTE, live
-from tests.support.services import click as clicked
+from tests.support.services import MINUTE, click as clicked, live
 from tests.support.stand_in import reserved, until
 from tests.support.stores import HOUR, START, click, impression, running
 

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interleaf import ClickError, DataError, Interleaving, MethodError, RankingError, credit, interleave, tally_log
 from interleaf.clicks import Cascade

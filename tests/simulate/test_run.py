@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interleaf import ClickError, DataError, RankingError, clicks
 from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased, named

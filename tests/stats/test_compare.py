@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import binom
-from scipy.stats import t as student
+from hypothesis import given, strategies as st
+from scipy.stats import binom, t as student
 
 from interleaf import DataError
 from interleaf.stats.compare import (

@@ -5,8 +5,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import binom
 
 from benchmarks import watching

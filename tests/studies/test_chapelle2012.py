@@ -14,8 +14,7 @@ from interleaf.simulate import Judged, People, World, synthetic
 from interleaf.simulate.rankers import rank
 from interleaf.simulate.run import ndcg
 from interleaf.stats.agreement import correlation, triples, verdicts
-from interleaf.studies import chapelle2012 as chapelle
-from interleaf.studies import chapelle2012_buckets as published
+from interleaf.studies import chapelle2012 as chapelle, chapelle2012_buckets as published
 from interleaf.studies.chapelle2012_buckets import (
     CHANGED,
     ENGINES,

@@ -47,8 +47,7 @@ def postgres() -> Any:
 
 def _be_patient() -> None:
     """A busy machine may stand still for seconds; tests of limits set their own."""
-    from interleaf.store import postgres
-    from interleaf.store import postgres as product
+    from interleaf.store import postgres, postgres as product
 
     product.CONNECT, product.WAIT, postgres.WatchedConnection.patience, postgres.SILENCE = 60, 60.0, 60.0, 60.0
     product.LOCK, product.WRITING, product.READING = 60.0, 90.0, 90.0

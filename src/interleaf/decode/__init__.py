@@ -19,11 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode.columns import TextColumn, codes, column, is_there, microseconds, text_column
-from interleaf.decode.designs import Design as Design
-from interleaf.decode.designs import designs
-from interleaf.decode.events import Clicks as Clicks
-from interleaf.decode.events import Counting as Counting
-from interleaf.decode.events import event_kinds, flat_events, read_events
+from interleaf.decode.designs import Design as Design, designs
+from interleaf.decode.events import Clicks as Clicks, Counting as Counting, event_kinds, flat_events, read_events
 from interleaf.decode.impressions import ShownColumns
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression

@@ -17,12 +17,10 @@ from numpy.typing import ArrayLike
 
 from interleaf.errors import ClickError, ListError, MethodError, RandomnessError, RankingError, raise_errors
 from interleaf.interleaving.rankings import check_k, check_rankers
-from interleaf.kernels.arrays import Array, EncodedRankings, Impression, pairs
-from interleaf.kernels.arrays import DrawnLists as DrawnLists
+from interleaf.kernels.arrays import Array, DrawnLists as DrawnLists, EncodedRankings, Impression, pairs
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, bytes_of, key_of
-from interleaf.methods.loops import credit_batch as credit_loop
-from interleaf.methods.loops import score_columns
+from interleaf.methods.loops import credit_batch as credit_loop, score_columns
 from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme
 

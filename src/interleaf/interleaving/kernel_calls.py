@@ -12,8 +12,7 @@ import numpy as np
 from interleaf.errors import ListError
 from interleaf.interleaving.rankings import CheckedRankings, Document
 from interleaf.kernels.arrays import Array, Impression, exactly
-from interleaf.kernels.jit import compiling as compiling
-from interleaf.kernels.jit import plain, ready, start
+from interleaf.kernels.jit import compiling as compiling, plain, ready, start
 from interleaf.kernels.randomness import Randomness
 from interleaf.methods import loops
 from interleaf.methods.registry import ResolvedMethod

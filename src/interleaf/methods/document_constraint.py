@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from interleaf.kernels.arrays import Array, Impression, Lengths, Parameters
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.methods.balanced import compose as compose
-from interleaf.methods.balanced import probability as probability
+from interleaf.methods.balanced import compose as compose, probability as probability
 
 ABOVE, NEXT, NEXT_UNCLICKED, LOWEST = 1, 2, 3, 4
 

@@ -16,8 +16,7 @@ from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.sorting import sort_descending
 from interleaf.methods.drafts import FAIR
 from interleaf.methods.probabilistic import powers_of
-from interleaf.methods.team_draft import compose as compose
-from interleaf.methods.team_draft import probability as probability
+from interleaf.methods.team_draft import compose as compose, probability as probability
 
 FEW = 8  # up to this number of clicks, scanning the list for each click is faster than sorting it
 

@@ -21,8 +21,7 @@ from interleaf.stats.multiplicity import holm
 from interleaf.tally import Fact, Tally
 from interleaf.tally.evidence import CLICKS, EVENTS
 from interleaf.tally.score_sums import ONE
-from interleaf.tally.units import CLICKED as VISITS
-from interleaf.tally.units import SUMS, pack, unpack
+from interleaf.tally.units import CLICKED as VISITS, SUMS, pack, unpack
 
 MIN_UNITS = 100  # units that came once, and units that came back
 WARN_RATIO, FAIL_RATIO = 1.5, 3.0  # how much more units that came once click than others

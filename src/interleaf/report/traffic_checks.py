@@ -20,8 +20,7 @@ from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
 from interleaf.tally import Fact
 from interleaf.tally.evidence import CLICKED, DAY, HOUR, SHOWN
-from interleaf.tally.page_sums import CLICKED as ARM_CLICKED
-from interleaf.tally.page_sums import QUERIES, ArmSums, quantile
+from interleaf.tally.page_sums import CLICKED as ARM_CLICKED, QUERIES, ArmSums, quantile
 from interleaf.tally.units import ARMS
 
 MIN_UNITS = 20  # effective units

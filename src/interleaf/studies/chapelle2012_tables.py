@@ -12,8 +12,7 @@ from interleaf import plots
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import FORMS
-from interleaf.metrics.absolute import METRICS as ABSOLUTE_METRICS
-from interleaf.metrics.absolute import AbsoluteMetric, QueryPages, compare
+from interleaf.metrics.absolute import METRICS as ABSOLUTE_METRICS, AbsoluteMetric, QueryPages, compare
 from interleaf.metrics.sessions import sessions, totals
 from interleaf.stats import consistency as resampling
 from interleaf.stats.agreement import VerdictCounts, bootstrap_correlation, correlation, triples, verdicts, z_ratios

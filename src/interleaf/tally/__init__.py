@@ -10,6 +10,4 @@ evidence.py    sums for health checks; draws.py has more of them
 """
 
 from interleaf.tally.score_sums import About as About
-from interleaf.tally.tally import Coded as Coded
-from interleaf.tally.tally import Fact as Fact
-from interleaf.tally.tally import Tally as Tally
+from interleaf.tally.tally import Coded as Coded, Fact as Fact, Tally as Tally

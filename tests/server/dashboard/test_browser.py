@@ -17,9 +17,7 @@ from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.server.dashboard import static_files
 from interleaf.store import open_store
-from tests.support.browser import PATIENCE, needs_browser
-from tests.support.browser import browser as browser
-from tests.support.browser import page as page
+from tests.support.browser import PATIENCE, browser as browser, needs_browser, page as page
 from tests.support.services import listening
 
 pytestmark = needs_browser

@@ -11,8 +11,7 @@ from playwright.sync_api import Browser
 from interleaf.server.app import create_app
 from interleaf.server.dashboard import static_files
 from interleaf.store import open_store
-from tests.support.browser import PATIENCE, needs_browser
-from tests.support.browser import browser as browser
+from tests.support.browser import PATIENCE, browser as browser, needs_browser
 from tests.support.dashboards import traffic
 from tests.support.services import Live, Turned, listening, live
 

@@ -5,6 +5,4 @@ repeats.py     impressions with several rows: repeats and further pages
 tallies.py     tallies and other sums of a log
 """
 
-from interleaf.execution.spark.tallies import open_log as open_log
-from interleaf.execution.spark.tallies import sum_parts as sum_parts
-from interleaf.execution.spark.tallies import tally_log as tally_log
+from interleaf.execution.spark.tallies import open_log as open_log, sum_parts as sum_parts, tally_log as tally_log

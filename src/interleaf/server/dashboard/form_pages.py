@@ -10,8 +10,7 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
-from interleaf.experiment import Experiment
-from interleaf.experiment import settings as kinds
+from interleaf.experiment import Experiment, settings as kinds
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, METHODS
 from interleaf.server import endpoints
