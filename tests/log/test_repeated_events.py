@@ -84,7 +84,7 @@ def test_the_order_of_copies_changes_nothing_in_any_reader(
         del tallies[1].events["repeated"]
         for tally in tallies:
             tally.facts.clear()  # they count events as they were logged, copies too
-        check_same(*tallies)
+        check_same(tallies[0], tallies[1])
 
 
 def test_a_click_of_the_browser_script_gets_its_dwell_from_a_log_writer(tmp_path: Path) -> None:
