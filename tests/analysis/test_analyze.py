@@ -94,6 +94,15 @@ def check_comparison(found: Comparison, sums: Sums, pair: tuple[int, int]) -> No
         assert found.sign_test_p_value == pytest.approx(sign_test(wins, losses), rel=1e-9)
 
 
+@pytest.mark.parametrize("scheme", ["click_list", "normalized_place"])
+def test_wins_are_not_counted_where_credit_is_averaged_over_owners(scheme: str) -> None:
+    (found,) = analyze(table(world()), scheme=scheme).comparisons
+    assert (found.wins, found.losses, found.ties, found.delta) == (None,) * 4
+    assert scheme in found.reasons["wins"]
+    (plain,) = analyze(table(world()), scheme="click").comparisons
+    assert plain.wins is not None
+
+
 @pytest.mark.parametrize(("method", "rankers"), EVERY)
 def test_every_method_s_figures_are_those_of_a_plain_computation(method: str, rankers: int) -> None:
     source = table(world(method, rankers))

@@ -311,7 +311,7 @@ def credit_alone(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, page:
     some = Impression(*(values[page] for values in decoded.impressions))
     if not len(page):
         return np.zeros((0, decoded.impressions.ranks.shape[1]))
-    return batch.credit(chosen, scheme, some, decoded.counts[page], alone, threads=1)[0]
+    return batch.credit_known(chosen, scheme, some, decoded.counts[page], alone, threads=1)[0]
 
 
 def _weigh_clicks(model: CaptionModel, codes: Array, kind: str) -> tuple[Array, Array]:

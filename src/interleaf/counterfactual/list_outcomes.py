@@ -220,7 +220,9 @@ class Scorer:
         if not self.linear:
             preferences = batch.preferences(self.chosen, self.scheme, impressions, counts, clicks)
             return preferences[:, *pairs(self.rankers)]
-        return score_columns(self.scheme.form, *batch.credit(self.chosen, self.scheme, impressions, counts, clicks))
+        return score_columns(
+            self.scheme.form, *batch.credit_known(self.chosen, self.scheme, impressions, counts, clicks)
+        )
 
     def observed(self, impressions: Impression, clicks: Array) -> Array:
         """Scores by the owners that were drawn."""

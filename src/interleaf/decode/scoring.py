@@ -73,7 +73,8 @@ class Scoring:
         offered = chosen.method.schemes_for(rankers, self.lacking)
         if self.credit is None:
             return chosen.scheme(self.scheme or next(iter(offered), None), rankers)
-        normalized = [name for name in offered if scheme_of(name).form.divides]
+        averages = tuple(chosen.method.needs_by_variant)
+        normalized = [name for name in offered if scheme_of(name).form.divides and not name.endswith(averages)]
         if self.scheme not in (None, *normalized) or not normalized:
             some = f"use {listed(normalized)}" if normalized else f"{chosen} offers none"
             raise SchemeError(f"credit by click takes a normalized scheme, not {self.scheme!r}: {some}")

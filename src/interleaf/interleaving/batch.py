@@ -52,7 +52,10 @@ def compose(
 def credit(
     chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
 ) -> tuple[Array, Array]:
-    """Each ranker's credit, `[row, ranker]`, and how many clicks were credited; the cost grows with the rankers."""
+    """Each ranker's credit, `[row, ranker]`, and how many clicks were credited, -1 if the credit is not known.
+
+    The cost grows with the rankers.
+    """
     rows, rankers, _ = impressions.ranks.shape
     credits, credited = np.zeros((rows, rankers)), np.zeros(rows, np.int64)
     kernel, settings = credit_loop(chosen.method.kernels.credit_of(scheme.variant)), _settings(chosen, impressions)
@@ -65,6 +68,17 @@ def credit(
     return credits, credited
 
 
+def credit_known(
+    chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
+) -> tuple[Array, Array]:
+    """The same; an error if the credit of some row is not known."""
+    credits, credited = credit(chosen, scheme, impressions, counts, clicks, threads)
+    if (unknown := np.flatnonzero(credited < 0)).size:
+        problem = f"{chosen} cannot credit row {unknown[0]} by {scheme.name!r} ({unknown.size:,} such rows)"
+        raise ListError(f"{problem}: the rankings give no such list, or it is too large; use another scheme")
+    return credits, credited
+
+
 def preferences(
     chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
 ) -> Array:
@@ -73,7 +87,7 @@ def preferences(
     matrices = np.zeros((rows, rankers, rankers))
     kernel, settings = chosen.method.kernels.expected_sign_batch, _settings(chosen, impressions)
     if not scheme.form.takes_expected_sign or kernel is None:
-        columns = score_columns(scheme.form, *credit(chosen, scheme, impressions, counts, clicks, threads))
+        columns = score_columns(scheme.form, *credit_known(chosen, scheme, impressions, counts, clicks, threads))
         first, second = pairs(rankers)
         values = columns[:, first] - columns[:, second] if scheme.form.linear else columns
         matrices[:, first, second], matrices[:, second, first] = values, 0 - values
@@ -221,9 +235,7 @@ def credit_batch(
     impressions = Impression.of(
         *(shown.ranks, teams, shown.lengths, shown.union, shown.choices), unshown, _words(shown.keys)
     )
-    credits, credited = credit(chosen, named, impressions, shown.counts, clicked, threads)
-    if (unknown := np.flatnonzero(credited < 0)).size:
-        raise ListError(f"{chosen} cannot credit row {unknown[0]} by {named.name!r}: the list is too large")
+    credits, credited = credit_known(chosen, named, impressions, shown.counts, clicked, threads)
     if named.form.divides:
         credits /= np.maximum(credited, 1)[:, None]
     preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)

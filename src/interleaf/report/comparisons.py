@@ -19,7 +19,6 @@ from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.registry import resolve
-from interleaf.methods.schemes import scheme_of
 from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Point, Segment, SegmentComparison
 from interleaf.report.rule import (
     HOLM,
@@ -237,12 +236,14 @@ def _other_voices(
 def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
     """Wins, losses and ties of impressions, if the sign of a score is meaningful."""
     method, clicked = resolve(tally.about.method).method, int(tally.scores.clicked.sum())
-    is_meaningful = any(scheme_of(scheme).form.takes_expected_sign for scheme in method.schemes)
+    *_, variant = "", *tally.about.scheme.split("_")[1:]
+    is_meaningful = "_".join(filter(None, ("binary", variant))) in method.schemes
     names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
     sides = np.stack([tally.scores.wins, tally.scores.losses], axis=1)[pairs.order]
     for wins, losses in np.where(pairs.turn[:, None] > 0, sides, sides[:, ::-1]).tolist():
         if not is_meaningful:
-            reason = f"the sign of one impression's credit is not fair under {method.name}, so wins are not counted"
+            credit = f"{method.name} by {tally.about.scheme}"
+            reason = f"the sign of one impression's credit is not fair under {credit}, so wins are not counted"
             yield [(name, None, reason) for name in names]
             continue
         ties = clicked - wins - losses

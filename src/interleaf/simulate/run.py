@@ -397,7 +397,7 @@ class _SingleRun:
         self.gain += self._stage.ndcg_of(queries, grades).sum()
         arguments = (self._run.chosen, self.scheme, impressions, lists.counts, clicks, 1)
         if self.scheme.form.linear:
-            self._credit += score_columns(self.scheme.form, *batch.credit(*arguments)).sum(axis=0)
+            self._credit += score_columns(self.scheme.form, *batch.credit_known(*arguments)).sum(axis=0)
         else:
             self._pairs += batch.preferences(*arguments).sum(axis=0)
 

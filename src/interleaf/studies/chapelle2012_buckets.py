@@ -221,7 +221,7 @@ class Impressions:
 
     def credit(self, scheme: str) -> Array:
         """`[impression, 3]`: the clicks of the better ranker, of the worse one, and of both together."""
-        return np.column_stack(batch.credit(*self._clicks(scheme)))
+        return np.column_stack(batch.credit_known(*self._clicks(scheme)))
 
     def _preferences(self, scheme: str) -> Array:
         return np.asarray(batch.preferences(*self._clicks(scheme))[:, 0, 1])

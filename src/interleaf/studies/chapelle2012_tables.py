@@ -199,7 +199,8 @@ BASELINE, OVER_SESSIONS = "binary", "normalized_direct"
 
 def scheme_table(engine: str, method: str, traffics: Sequence[PairTraffic]) -> Table:
     """Tables XI and XII: z-scores over those of the binary scheme."""
-    schemes = sorted(resolve(method).method.schemes, key=lambda scheme: scheme not in FORMS)
+    offered = [name for name in resolve(method).method.schemes if not name.endswith(("_list", "_place"))]  # not in C12
+    schemes = sorted(offered, key=lambda scheme: scheme not in FORMS)
     by_pair = [
         z_ratios({scheme: traffic.interleaved[method].scores(scheme) for scheme in schemes}, BASELINE)
         for traffic in traffics
