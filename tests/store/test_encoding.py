@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from interleaf.experiment import Experiment, Request, show
 from interleaf.experiment.serving import Noted
 from interleaf.methods.registry import METHODS
+from interleaf.store import codec
 from interleaf.store.codec import decode_row, encode_note, encode_row
 
 COMPARED = [name for name, method in METHODS.items() if method.schemes_for(2)]
@@ -58,3 +59,18 @@ def test_what_hides_a_person_stands_for_what_was_asked() -> None:
     row = decode_row(encode_note(noted, query=None, key=None))
     assert (row["query"], row["key"]) == (None, None)
     assert row["documents"] == list(noted.drawn.documents)
+
+
+def test_rows_from_before_unshown_ranks_are_read_beside_new_ones() -> None:
+    noted = drawn("team_draft", {"old": ["a", "b", "c", "d", "e"], "new": ["b", "f", "g", "a", "h"]})
+    assert noted is not None
+    new = noted.row | {"latency": [0.5, None]}
+    old = {name: value for name, value in new.items() if name != "unshown_ranks"}
+    assert any(map(any, new["unshown_ranks"]))
+    parts = [encode_row(row) for row in (old, new, new | {"unshown_ranks": [[], []]}, old)]
+    assert [decode_row(part)["unshown_ranks"] for part in parts] == [None, new["unshown_ranks"], [[], []], None]
+    columns, shown = codec._numbers([part.numbers for part in parts])
+    assert columns["unshown_ranks"].to_pylist() == [None, new["unshown_ranks"], [[], []], None]
+    assert columns["ranks"].to_pylist() == [new["ranks"]] * 4
+    assert columns["latency"].to_pylist() == [[0.5, None]] * 4
+    assert shown.tolist() == [4] * 4

@@ -20,7 +20,7 @@ from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.schema import INTERLEAVED
-from interleaf.methods.registry import DEFAULT, resolve
+from interleaf.methods.registry import resolve
 from interleaf.tally import Coded, Fact
 from interleaf.tally.units import Seen
 
@@ -77,17 +77,20 @@ class Task:
         dwell = ("events.dwell",) if self.scoring.counting.dwell is not None else ()
         needs = self.scoring.credit.needs if self.scoring.credit is not None else ()
         attributes = ("attributes",) if self.by or self.exclusion.attributes else ()
-        return tuple(dict.fromkeys((*COLUMNS, *dwell, *needs, *attributes)))
+        unshown = ("unshown_ranks",) if self.needs_unshown else ()
+        return tuple(dict.fromkeys((*COLUMNS, *unshown, *dwell, *needs, *attributes)))
+
+    @property
+    def needs_unshown(self) -> bool:
+        """Whether credit needs the ranks of unshown documents."""
+        return self.scoring.scheme is not None and self.scoring.scheme.endswith("_place")
 
     @property
     def spare_columns(self) -> dict[str, tuple[str, ...]]:
         """Large columns, each with the columns that make it unnecessary."""
-        chosen = resolve(self.scoring.method or DEFAULT)
-        needs = set(chosen.method.needs) if self.scoring.method else set()
-        scheme = self.scoring.scheme or next(iter(chosen.method.schemes_for(2, self.scoring.lacking)), "")
-        if "unshown_ranks" not in self.scoring.lacking and scheme.endswith("_place"):
-            needs.add("unshown_ranks")
-        return dict.fromkeys(LARGE, ("ranks", *sorted(needs)))
+        needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
+        unshown = ("unshown_ranks",) if self.needs_unshown else ()
+        return dict.fromkeys(LARGE, ("ranks", *needs, *unshown))
 
 
 def find_repeats(batch: pa.RecordBatch, *sets: Seen) -> Array:
@@ -129,7 +132,8 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
     """Decode and score a batch in parts, without the rows that are marked as repeated."""
     if task.scoring.credit is not None:
         task = replace(task, scoring=replace(task.scoring, credit=task.scoring.credit.on(batch)))
-    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, task.scoring.credit is not None)
+    is_detailed, unshown = task.scoring.credit is not None, task.needs_unshown
+    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, is_detailed, unshown)
     for rule, rows in excluded_rows(batch, decoding.unit, task.exclusion, task.crawlers).items():
         decoding.leave_out(rule, rows)
     segments = {name: attribute(batch, name) for name in task.by}

@@ -2,7 +2,8 @@
 
 `design` is JSON of columns that are equal in many rows, so that each distinct value is parsed once. `body` is JSON of
 everything else. `numbers` are 32-bit integers: the union, whether the list was relaxed, the number of rankers with
-ranks, the sizes of six lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats.
+ranks, the sizes of five lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats. If
+`WITH_UNSHOWN` is added to the number of rankers, their ranks of unshown documents follow.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from interleaf.log import schema
 from interleaf.log.validation import RULES
 from interleaf.store.database import Row
 
-BY_RANKER = ("ranks", "unshown_ranks")  # a list for each ranker
-LISTS = (*BY_RANKER, "teams", "lengths", "choices", "latency")
+LISTS = ("ranks", "teams", "lengths", "choices", "latency")
+WITH_UNSHOWN = 2**16
 HEADER = 3 + len(LISTS)
 DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
 _ELSEWHERE = {"experiment", "version", "impression", "unit", "time", "open", "events"}  # stored in other columns
-_IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed"} - _ELSEWHERE
+_IN_BODY = (
+    {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", "unshown_ranks"} - _ELSEWHERE
+)
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
 _plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
@@ -63,12 +66,13 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
                 raise ValueError(f"it has no {name!r}, which may not be left out")
         design = _plain({name: values[name] for name in DESIGN if name in values})
         body = {name: value for name, value in values.items() if name in _IN_BODY or name not in RULES}
-        for name in BY_RANKER:
+        for name in ("ranks", "unshown_ranks"):
             if len(set(map(len, values.get(name, ())))) > 1:
                 raise ValueError(f"its {name.replace('_', ' ')} are of different lengths")
-        if len(values.get("unshown_ranks", ())) not in (0, len(values.get("ranks", ()))):
+        if "unshown_ranks" in values and len(values["unshown_ranks"]) != len(values.get("ranks", ())):
             raise ValueError("its ranks and unshown ranks are of different rankers")
-        numbers = _pack(*map(values.get, ("union", "relaxed", "latency", *LISTS[:-1])))
+        of_list = ("union", "relaxed", "unshown_ranks", "ranks", "latency", "teams", "lengths", "choices")
+        numbers = _pack(*map(values.get, of_list))
         parts = EncodedRow(design, numbers, _plain(body).encode())
         design.encode()
         if "\0" in design:
@@ -96,8 +100,8 @@ def encode_note(
     unshown = None
     if drawn.chosen.method.logs_unshown_ranks:
         unshown = unshown_rank_lists(problem.rankings, drawn.documents)
-    lists = ranks, unshown, drawn.teams, problem.lengths, drawn.choices
-    numbers = _pack(problem.union, drawn.relaxed, latency, *lists)
+    lists = ranks, latency, drawn.teams, problem.lengths, drawn.choices
+    numbers = _pack(problem.union, drawn.relaxed, unshown, *lists)
     body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
@@ -117,18 +121,19 @@ def _design(*values: Any) -> str:
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
 
 
-def _pack(union: int | None, relaxed: bool | None, latency: Any, ranks: Any, unshown: Any, *lists: Any) -> bytes:
+def _pack(union: int | None, relaxed: bool | None, unshown: Any, ranks: Any, latency: Any, *lists: Any) -> bytes:
     """The numbers of a row as bytes; `lists` are teams, lengths and choices."""
-    flat = [None if one is None else list(chain.from_iterable(one)) for one in (ranks, unshown)]
-    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), len(ranks or ())]
-    numbers += [-1 if one is None else len(one) for one in (*flat, *lists, latency)]
-    for one in (*flat, *lists):
+    flat = None if ranks is None else list(chain.from_iterable(ranks))
+    rankers = len(ranks or ()) + (0 if unshown is None else WITH_UNSHOWN)
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), rankers]
+    numbers += [-1 if one is None else len(one) for one in (flat, *lists, latency)]
+    for one in (flat, *lists):
         if one:
             numbers += one
     packed = array("i", numbers).tobytes()
-    if not latency:
-        return packed
-    return packed + array("f", [nan if number is None else number for number in latency]).tobytes()
+    if latency:
+        packed += array("f", [nan if number is None else number for number in latency]).tobytes()
+    return packed + array("i", chain.from_iterable(unshown)).tobytes() if unshown else packed
 
 
 def decode_row(parts: EncodedRow) -> dict[str, Any]:
@@ -145,7 +150,9 @@ def decode_row(parts: EncodedRow) -> dict[str, Any]:
         values = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
         row[name] = None if size < 0 else values.tolist()
         start = end
-    for name in BY_RANKER:
+    row["unshown_ranks"] = numbers[start:].tolist() if rankers >= WITH_UNSHOWN else None
+    rankers %= WITH_UNSHOWN
+    for name in ("ranks", "unshown_ranks"):
         if row[name] is not None and rankers:
             flat, width = row[name], len(row[name]) // rankers
             row[name] = [flat[place * width : (place + 1) * width] for place in range(rankers)]
@@ -211,23 +218,25 @@ def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
     """The columns in `numbers`, decoded for all rows at once; and the number of documents of each row."""
     data = np.frombuffer(b"".join(blobs), np.int32)
     lengths = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 4
-    starts = np.cumsum(lengths) - lengths
+    last = np.cumsum(lengths)
+    starts = last - lengths
     header = data[starts[:, None] + np.arange(HEADER)]
     union, relaxed, rankers = header[:, :3].T
     columns = {"union": pa.array(union, mask=union < 0), "relaxed": pa.array(relaxed == 1, mask=relaxed < 0)}
-    starts = starts + HEADER
-    for name, sizes in zip(LISTS, header[:, 3:].T, strict=True):
+    has_unshown, rankers = rankers >= WITH_UNSHOWN, rankers % WITH_UNSHOWN
+    starts, shown = starts + HEADER, np.zeros(0, np.int64)
+    for name, sizes in zip((*LISTS, "unshown_ranks"), (*header[:, 3:].T, None), strict=True):
+        sizes = np.where(has_unshown, last - starts, -1) if sizes is None else sizes
         counts = np.maximum(sizes, 0).astype(np.int64)
         ends = np.cumsum(counts)  # of the lists, one after the other
         values = data[np.repeat(starts - (ends - counts), counts) + np.arange(counts.sum())]
         values = values.view(np.float32) if name == "latency" else values
         starts = starts + counts
         inner = pa.array(values, from_pandas=name == "latency")
-        if name in BY_RANKER:
+        if name in ("ranks", "unshown_ranks"):
             each = counts // np.maximum(rankers, 1)
-            if name == "ranks":
-                shown = each
             inner = pa.ListArray.from_arrays(_offsets(np.repeat(each, rankers)), inner)
+            shown = each if name == "ranks" else shown
             counts = rankers.astype(np.int64)
         outer = pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array(sizes < 0))
         columns[name] = outer.cast(_TYPES[name])
