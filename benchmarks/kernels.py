@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -30,11 +31,30 @@ def tables(rows: int) -> Iterator[str]:
         for row in comparing():
             cells = [f"{1 / seconds(world(row.name, *c, rows)):,.0f}" if takes(row, c[0]) else "-" for c in columns]
             yield f"{row.name:22}" + "".join(f"{cell:>12}" for cell in cells)
+    yield from scheme_table(rows)
     yield "\ngrowth: how many times longer one list and its credit take; three clicks, 100 documents a ranking"
     yield f"{'':22}{'k 10 to 20':>18}{'k 20 to 40':>18}{'10 to 20 rankers':>18}{'20 to 40 rankers':>18}"
     for row in comparing():
         if takes(row, RANKERS[-1]):
             yield f"{row.name:22}" + "".join(f"{ratio:>18.2f}" for ratio in growth(row.name, rows))
+
+
+def scheme_table(rows: int) -> Iterator[str]:
+    """Impressions a second that team draft credits by each variant, and the time of each over that of the plain one."""
+    variants = ("click", "click_deduped", "click_list", "click_place")
+    yield "\ncredit of team draft by variant, 2 rankers, k = 10: impressions a second, and the time over that of click"
+    yield f"{'documents a ranking':22}" + "".join(f"{name:>24}" for name in variants)
+    for documents in DOCUMENTS:
+        made = world("team_draft", 2, documents, rows)
+        lists = batch.compose(made.chosen, made.given, made.settings, made.queries, made.keys, made.k)
+        shown = impressions(made, lists, unshown=True)
+        costs = []
+        for name in variants:
+            scheme = made.chosen.scheme(name, 2)
+            arguments = (made.chosen, scheme, shown, lists.counts, made.clicks[: len(lists.counts)])
+            costs.append(best_of(partial(batch.credit_known, *arguments)) / len(lists.counts))
+        cells = (f"{1 / cost:,.0f} ({cost / costs[0]:.1f})" for cost in costs)
+        yield f"{documents:<22}" + "".join(f"{cell:>24}" for cell in cells)
 
 
 def comparing() -> list[Method]:

@@ -64,7 +64,7 @@ def _stacked(settings: list[Any]) -> Any:
     return settings[0]._replace(lists=lists, weights=weights)
 
 
-def impressions(world: World, lists: batch.DrawnLists) -> Impression:
+def impressions(world: World, lists: batch.DrawnLists, unshown: bool = False) -> Impression:
     """The rank matrices and the rest of what credit needs, by looking documents up in a table."""
     places = np.stack([problem.ranks_of(range(world.problems[0].union)) for problem in world.problems])
     depth = None if world.chosen.method.whole_rankings else world.k
@@ -75,10 +75,9 @@ def impressions(world: World, lists: batch.DrawnLists) -> Impression:
     lengths = np.array([problem.lengths for problem in world.problems], np.int32)
     choices = np.array([problem.choices(world.k) for problem in world.problems], np.int16)
     unions = np.array([problem.union for problem in world.problems])
-    return Impression.of(
-        np.ascontiguousarray(ranks, np.int16),
-        lists.teams,
-        lengths[world.queries],
-        unions[world.queries],
-        choices[world.queries],
-    )
+    known = np.ascontiguousarray(ranks, np.int16), lists.teams, lengths[world.queries], unions[world.queries]
+    of_row = choices[world.queries]
+    if not unshown:
+        return Impression.of(*known, of_row)
+    hidden = batch.unshown_ranks(world.given.rankings, world.queries, lists.shown, lists.counts, of_row)
+    return Impression.of(*known, of_row, hidden, world.keys)
