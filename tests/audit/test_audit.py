@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interleaf import audit, cli, interleave
+from interleaf import ListError, audit, cli, interleave
+from interleaf.audit.enumerate import Enumeration
 from interleaf.audit.overview import Overview, overview_of, variants
 from interleaf.audit.properties import SmallWorld, dominating_rankers, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
+from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels.jit import plain
 from interleaf.methods.registry import METHODS, resolve
+from interleaf.methods.schemes import scheme_of
 from interleaf.methods.team_draft import credit_list
 from tests.oracles import clicks as oracle_clicks
 from tests.oracles.clicks import Patterns
@@ -307,3 +310,12 @@ def test_the_overview_is_a_table_with_every_no_explained_below_it() -> None:
     assert about[3].startswith("[4] pairwise_preference, Pareto-faithful if people may click on the last shown rank")
     assert found.contradictions == []
     assert [row["method"] for row in json.loads(json.dumps(found.to_dict()))["methods"]] == [row[0] for row in rows]
+
+
+def test_an_average_over_too_many_drafts_is_refused() -> None:
+    """Two rankings of 26 documents have 2^13 drafts, more than are enumerated; lists drawn again are not exact."""
+    rankings = [list(range(26)), [1, 0, *range(2, 26)]]
+    enumeration = Enumeration(resolve("team_draft"), CheckedRankings.of(rankings, resolve("team_draft")), 26)
+    shown = tuple(range(26)), (0, 1) * 13
+    with pytest.raises(ListError, match="cannot average the owners of a list of 26 documents exactly"):
+        enumeration.preference(shown, (1,), scheme_of("click_place"))

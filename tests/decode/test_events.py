@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from interleaf import DataError
 from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.decode.attributes import Exclusion
@@ -226,6 +227,7 @@ def test_credit_too_large_for_sums_is_dropped() -> None:
     [
         ("click_place", {"unshown_ranks": None, **NOTHING_DERIVED}, DropReason.NO_UNSHOWN_RANKS),
         ("click_place", {"unshown_ranks": [[], []]}, DropReason.NO_AVERAGE),
+        ("click_place", {"unshown_ranks": [[], []], "events": []}, DropReason.NO_AVERAGE),
         ("click_place", {"unshown_ranks": [[9, -4], [2**31 - 1, 0]]}, DropReason.NO_AVERAGE),
         ("click_list", {"ranks": [[4, 3, 2, 1], [4, 3, 2, 1]]}, DropReason.NO_AVERAGE),
     ],
@@ -240,11 +242,21 @@ def test_lists_whose_owners_cannot_be_averaged_are_dropped(
     assert not rest.dropped
 
 
-def test_a_log_without_unshown_ranks_is_scored_by_another_default_scheme() -> None:
-    rows = [row | {"unshown_ranks": None, **NOTHING_DERIVED} for row in made_rows(30)]
-    found = tally_log(loose_table_of(rows))
+def test_unshown_ranks_that_contradict_the_ranks_drop_all_rows_alike() -> None:
+    """A rank that a shown document has cannot be that of an unshown one, whichever document is shown there."""
+    rows = [row | NOTHING_DERIVED for row in made_rows(40)]
+    for row in rows:
+        row["unshown_ranks"] = [[*ranks, rank] for ranks, rank in zip(row["unshown_ranks"], (2, 0), strict=True)]
+    with pytest.raises(DataError, match=r"owners that cannot be averaged.*: 40"):
+        tally_log(table_of(rows), "click_place")
+
+
+def test_lengths_are_computed_from_the_rankings_for_averages_over_owners() -> None:
+    rows = made_rows(30)
+    whole = tally_log(table_of(rows), "click_list")
+    found = tally_log(table_of(rows).drop_columns(["lengths", "union", "unshown_ranks"]), "click_list")
     assert not found.dropped
-    assert found.impressions == 30
+    assert all(np.array_equal(*both) for both in zip(found.scores, whole.scores, strict=True))
 
 
 def test_every_reason_has_been_provoked() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import interleaf
 from interleaf import ClickError, ListError, MethodError, RandomnessError, RankingError, credit_batch, interleave_batch
+from interleaf.interleaving import batch
 from interleaf.methods.registry import METHODS
 
 COMPARING = [name for name, method in METHODS.items() if method.schemes]
@@ -122,3 +123,16 @@ def test_averages_of_redrawn_lists_have_the_mean_of_the_drawn_owners(rankers: in
     assert abs(difference.mean()) < 5 * difference.std() / 4000**0.5
     assert difference.std() > 0
     assert (averaged[:, 0] - averaged[:, 1]).var() < (plain[:, 0] - plain[:, 1]).var()
+
+
+def test_there_is_room_for_unshown_documents_of_lists_from_below_the_top() -> None:
+    """`probabilistic` may show documents that no ranker has at a rank of the list."""
+    chance = np.random.default_rng(3)
+    rankings = np.array([[chance.permutation(12) for _ in range(2)] for _ in range(50)])
+    shown = interleave_batch(rankings, "probabilistic", k=3, keys=list(range(50)))
+    unshown = batch.unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
+    for row in range(50):
+        tops = [[d for d in ranking[:3] if d not in shown.documents[row]] for ranking in rankings[row].tolist()]
+        assert sorted(unshown[row][unshown[row] > 0].tolist()) == sorted(
+            rankings[row, ranker].tolist().index(d) + 1 for ranker, top in enumerate(tops) for d in top
+        )

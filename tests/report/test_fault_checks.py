@@ -236,3 +236,15 @@ def test_a_timeline_keeps_its_size_and_adds_up_in_any_order() -> None:
     assert np.array_equal(total.counts, whole.counts)
     assert total.counts.shape[1:] == (GROUPS, 2)
     assert total.counts.sum(axis=(0, 1)).tolist() == [4000, int(events.sum())]
+
+
+def test_lists_whose_documents_have_several_owners_are_not_called_unfair() -> None:
+    """Owners of competitive pairs of three rankers follow from the ranks; `teams` names only single ones."""
+    rankings = {"A": list("abcde"), "B": list("bcaed"), "C": list("acbde")}
+    rows = []
+    for number in range(300):
+        shown = interleave(rankings, "competitive_pairs", k=4, key=("several", number))
+        rows.append(made_row(number) | shown.to_dict(rankings=True) | {"unit": f"u-{number}", "events": []})
+    report = analyze(table_of(rows))
+    assert [check.status for check in report.health if check.code == "fair_lists"] == ["skipped"]
+    assert report.slots == ()

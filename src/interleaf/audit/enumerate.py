@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.clicks import ClickModel, Independent
-from interleaf.errors import ClickError
+from interleaf.errors import ClickError, ListError
 from interleaf.interleaving import kernel_calls
 from interleaf.interleaving.api import DrawnList
 from interleaf.interleaving.rankings import CheckedRankings, Document, Rankings, check_k
@@ -105,6 +105,8 @@ class Enumeration:
         credit = np.full(len(self.problem.rankers), Fraction(0))
         kernel = plain(self.chosen.method.kernels.credit_of(variant))
         credited = kernel(self._impression(shown), _clicked(clicks, shown), variant, credit, self._settings)
+        if credited < 0:
+            raise ListError(f"{self.chosen} cannot average the owners of a list of {len(shown[0])} documents exactly")
         return credit, credited
 
     def _make_impression(self, shown: Shown) -> Impression:

@@ -80,7 +80,7 @@ def _row(check: MethodAudit, notes: list[str]) -> Iterator[str]:
     claims = check.claims
     yield check.method
     yield _mark(claims.considerate, "considerate", check, {"": check.considerate}, notes)
-    signs = {f"fair sign of the score (so no scheme {name} is offered)": one for name, one in check.sign.items()}
+    signs = {f"fair sign of the score (so {name} is not offered)": one for name, one in check.sign.items()}
     yield _mark(claims.fair, "fair", check, check.fair, notes, signs)
     at_cut = "Pareto-faithful if people may click on the last shown rank"
     yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes, {at_cut: check.pareto_at_cut})

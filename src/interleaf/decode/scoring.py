@@ -70,7 +70,7 @@ class Scoring:
     def scheme_of(self, composed: str, rankers: int) -> Scheme:
         """The scheme for lists of this many rankers, composed by the method `composed`."""
         chosen = self.chosen(composed)
-        offered = chosen.method.schemes_for(rankers, self.lacking)
+        offered = chosen.method.schemes_for(rankers, self.lacking) or chosen.method.schemes_for(rankers)
         if self.credit is None:
             return chosen.scheme(self.scheme or next(iter(offered), None), rankers)
         averages = tuple(chosen.method.needs_by_variant)

@@ -151,14 +151,6 @@ class TallyCollector:
         return not is_scored and self._all_dropped[DropReason.NO_RANKS] > 0
 
     @property
-    def lacking(self) -> frozenset[str]:
-        """Fields that the default scheme needs and lists lack: some of them, or, of the ranks, all."""
-        lacking = {"ranks"} if self.lacks_ranks else set()
-        if lacking or self._all_dropped[DropReason.NO_UNSHOWN_RANKS]:
-            lacking.add("unshown_ranks")
-        return frozenset(lacking)
-
-    @property
     def _all_dropped(self) -> Counter[str]:
         return sum((tally.dropped for tally in self._tallies.values()), start=self.dropped)
 

@@ -32,8 +32,8 @@ def tally_log(source: Any, task: Task, *, threads: int = 0, progress: log.Progre
     """The tally of one experiment of a log, in memory that does not grow with the log."""
     collector = _read(source, task, threads, progress)
     is_stream = isinstance(source, Iterator | pa.RecordBatchReader)
-    if collector.lacking and task.scoring.scheme is None and not is_stream:
-        task = replace(task, scoring=replace(task.scoring, lacking=collector.lacking))
+    if collector.lacks_ranks and task.scoring.scheme is None and not is_stream:
+        task = replace(task, scoring=replace(task.scoring, lacking=frozenset({"ranks"})))
         collector = _read(source, task, threads, progress)
     return collector.finish()
 

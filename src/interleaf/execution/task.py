@@ -90,7 +90,7 @@ class Task:
         """Large columns, each with the columns that make it unnecessary."""
         needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
         unshown = ("unshown_ranks",) if self.needs_unshown else ()
-        return dict.fromkeys(LARGE, ("ranks", *needs, *unshown))
+        return dict.fromkeys(LARGE, ("ranks", "lengths", "union", *needs, *unshown))
 
 
 def find_repeats(batch: pa.RecordBatch, *sets: Seen) -> Array:

@@ -37,7 +37,7 @@ class Interleaving:
 
     `teams[position]` is the index of the ranker that owns it, -1 nobody, None where the method has no teams;
     `ranks[ranker, position]` is where each ranker has each shown document, 1 = top, 0 = not at all. `unshown_ranks` are
-    the ranks of documents that are not shown, but would be if the list were one ranker's; None if they are not known.
+    the ranks of documents that are not shown, but would be if one ranker had made the list; None if they are not known.
 
     `documents` is the list that is logged. `fixed` are documents at given ranks, which no ranker owns, and `whole_list`
     is what people see: `documents` with the fixed ones at their ranks.

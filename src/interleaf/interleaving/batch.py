@@ -75,7 +75,7 @@ def credit_known(
     credits, credited = credit(chosen, scheme, impressions, counts, clicks, threads)
     if (unknown := np.flatnonzero(credited < 0)).size:
         problem = f"{chosen} cannot credit row {unknown[0]} by {scheme.name!r} ({unknown.size:,} such rows)"
-        raise ListError(f"{problem}: the rankings give no such list, or it is too large; use another scheme")
+        raise ListError(f"{problem}: no draft gives this list, or it has too many drafts; use another scheme")
     return credits, credited
 
 
@@ -128,8 +128,8 @@ class InterleavedBatch:
     ranker that owns a document, -1 for nobody; None if the method has no teams. `ranks[row, ranker, position]` is the
     rank of a shown document in each ranking, 1 at the top and 0 if it is not there. `lengths[row, ranker]`,
     `union[row]` and `choices[row, position]` describe the rankings: their lengths, the number of different documents,
-    and how many of these some ranker has at that rank or above. `keys[row]` names the key of each list. It was composed
-    from `rankings[queries[row]]`.
+    and how many of these some ranker has at that rank or above. `keys[row]` names the key of each list. Each
+    list was composed from `rankings[queries[row]]`.
     """
 
     method: str
@@ -253,7 +253,7 @@ def unshown_ranks(rankings: Array, queries: Array, documents: Array, counts: Arr
     `rankings[query, ranker, rank]` are documents, -1 for none, and `choices[row, position]` counts those of a rank.
     """
     last = np.maximum(counts - 1, 0)
-    width = int(np.max(choices[np.arange(len(counts)), last] - counts, initial=0))
+    width = int(np.max(choices[np.arange(len(counts)), last], initial=0))  # shown documents may be in no top
     ranks = np.zeros((len(counts), rankings.shape[1], width), np.int32)
     _write_unshown(rankings, queries, documents, counts, ranks)
     return ranks

@@ -71,8 +71,8 @@ def credit(
     credited = form(kernels.credit_of(scheme.variant))(impression, clicked, scheme.variant, credit, settings)
     if credited < 0:
         raise ListError(
-            f"{chosen} cannot credit this list by {scheme.name!r}: its rankings give no such list, or it is too large "
-            "and has no key; use a scheme without an average"
+            f"{chosen} cannot credit this list by {scheme.name!r}: no draft of these rankings gives it, or there are "
+            "too many drafts to average; use a scheme without '_list' or '_place'"
         )
     form(loops.prefer(scheme.form))(credit, credited, 0 if exact else TOLERANCE, preference)
     if scheme.form.takes_expected_sign and kernels.expected_sign is not None:

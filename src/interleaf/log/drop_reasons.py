@@ -36,7 +36,7 @@ class DropReason(Code):
     NO_SIZES = "no_sizes", "no lengths or union, and no rankings"
     NO_CHOICES = "no_choices", "no choices, and no rankings"
     NO_UNSHOWN_RANKS = "no_unshown_ranks", "no ranks of unshown documents, and no rankings"
-    NO_AVERAGE = "no_average", "no way to average over owners: rankings that give no such list, or too large a list"
+    NO_AVERAGE = "no_average", "owners that cannot be averaged: no draft gives this list, or it has too many drafts"
     UNRANKED_DOCUMENT = "unranked_document", "a document that no ranker has"
     REPEATED_IMPRESSION = "repeated_impression", "an impression id that an earlier row has"
     CREDIT_TOO_LARGE = "credit_too_large", "credit too large to add up"

@@ -105,7 +105,7 @@ COLUMNS = (
         "unshown_ranks",
         pa.list_(pa.list_(pa.int32())),
         True,
-        "[ranker][document]: as `ranks`, of documents that are not shown but are at a rank of the list in some ranking",
+        "as `ranks`, of documents that are not shown, but that some ranker has in its first n; n documents are shown",
     ),
     Column("lengths", pa.list_(pa.int32()), True, "length of each input ranking"),
     Column("union", pa.int32(), True, "how many distinct documents the input rankings hold together"),

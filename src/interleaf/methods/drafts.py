@@ -246,6 +246,8 @@ def _is_free(ranks: Array, ranker: int, start: int, place: int, filled: int) -> 
 def own_given_place(impression: Impression, start: int, weights: Array, settings: TeamDraftSettings) -> bool:
     """Write P(ranker owns position | its document stands there), `[ranker, position]`; False if that is not known."""
     rankers, count = impression.ranks.shape
+    if count == start:
+        return True
     top = rebuild_rankings(impression)
     chances = np.zeros((top.documents, count), weights.dtype)
     if not place_all(impression, top, start, weights, chances, settings):
@@ -291,7 +293,7 @@ def rebuild_rankings(impression: Impression) -> EncodedRankings:
     ranks, unshown = impression.ranks, impression.unshown_ranks
     rankers, count = ranks.shape
     rankings, depths = np.full((rankers, count), -1, np.int32), np.zeros(rankers, np.int32)
-    documents = count
+    documents, is_known = count, True
     for ranker in range(rankers):
         depths[ranker] = min(count, impression.lengths[ranker])
         for position in range(count):
@@ -299,12 +301,14 @@ def rebuild_rankings(impression: Impression) -> EncodedRankings:
                 rankings[ranker, ranks[ranker, position] - 1] = position
         for hidden in range(unshown.shape[1]):
             if 0 < unshown[ranker, hidden] <= count:
+                is_known &= rankings[ranker, unshown[ranker, hidden] - 1] < 0
                 rankings[ranker, unshown[ranker, hidden] - 1] = count + hidden
                 documents = max(documents, count + hidden + 1)
     for ranker in range(rankers):
         for rank in range(depths[ranker]):
-            if rankings[ranker, rank] < 0:
-                documents = 0
+            is_known &= rankings[ranker, rank] >= 0
+    if not is_known:
+        documents = 0
     return EncodedRankings(rankings, depths, documents)
 
 

@@ -94,6 +94,7 @@ class Method:
     list_parameters: tuple[str, ...] = ()  # the parameters that the lists depend on
     depends_on_k: bool = False  # a longer list need not begin with the shorter list of the same key
     even_owners: bool = False  # each ranker owns each position equally often, for any documents
+    several_owners: bool = False  # of more than two rankers, several may own a position, which `teams` does not say
     even_tops: bool = False  # the top document of each ranker is shown first equally often
     takes_best: bool = False  # each document is the best one of some ranking that is not shown above it
     unfair_values: tuple[Value, ...] = ()  # parameter values for which `fair`, `even_owners` and `even_tops` are false
@@ -118,8 +119,9 @@ class Method:
         return self.needs_by_variant.get(VARIANTS[scheme.variant], self.needs)
 
     def schemes_for(self, rankers: int, lacking: Collection[str] = ()) -> tuple[str, ...]:
-        """The schemes on offer for this many rankers, the default first; for lists that lack some fields, without
-        those that need one of them.
+        """The schemes on offer for this many rankers, the default first.
+
+        `lacking` are fields that the lists do not have; schemes that need one are left out.
         """
         offered = self.schemes_for_many if self.schemes_for_many and rankers > 2 else self.schemes
         return tuple(name for name in offered if not self.fields_of(scheme_of(name)).intersection(lacking))
@@ -284,6 +286,7 @@ METHODS: dict[str, Method] = {
             needs=("lengths",),
             logs_unshown_ranks=True,
             has_teams=True,
+            several_owners=True,
             takes_best=True,
         ),
         Method(

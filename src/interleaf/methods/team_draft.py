@@ -66,12 +66,10 @@ def _all_at(ranks: Array, position: int) -> bool:
 def credit_list(impression: Impression, clicks: Array, variant: int, credit: Array, settings: TeamDraftSettings) -> int:
     """A click for those who may have picked the document, given the list; -1 if that cannot be computed."""
     weights = np.zeros(impression.ranks.shape, credit.dtype)
-    start, credited = _count_clicks(impression, clicks, settings)
-    if credited == 0:
-        return 0
+    start = _start(impression, settings)
     if not drafts.own_given_list(impression, start, weights, settings):
         return -1
-    return _add_credit(impression, clicks, weights, credited, credit, settings)
+    return _add_credit(impression, clicks, weights, start, credit, settings)
 
 
 @kernel
@@ -80,28 +78,20 @@ def credit_place(
 ) -> int:
     """A click for those who may have picked the document, given its rank; -1 if that cannot be computed."""
     weights = np.zeros(impression.ranks.shape, credit.dtype)
-    start, credited = _count_clicks(impression, clicks, settings)
-    if credited == 0:
-        return 0
+    start = _start(impression, settings)
     if not drafts.own_given_place(impression, start, weights, settings):
         return -1
-    return _add_credit(impression, clicks, weights, credited, credit, settings)
-
-
-@inline_kernel
-def _count_clicks(impression: Impression, clicks: Array, settings: TeamDraftSettings) -> tuple[int, int]:
-    """The position at which the draft begins, and the number of clicks on positions that can have an owner."""
-    start, credited = _start(impression, settings), 0
-    for position in range(start, drafts.count_owned(impression.lengths, len(clicks), settings)):
-        credited += clicks[position]
-    return start, credited
+    return _add_credit(impression, clicks, weights, start, credit, settings)
 
 
 @inline_kernel
 def _add_credit(
-    impression: Impression, clicks: Array, weights: Array, credited: int, credit: Array, settings: TeamDraftSettings
+    impression: Impression, clicks: Array, weights: Array, start: int, credit: Array, settings: TeamDraftSettings
 ) -> int:
-    for position in range(drafts.count_owned(impression.lengths, len(clicks), settings)):
+    """Add each ranker's share of the clicks; how many clicks are on positions that can have an owner."""
+    credited = 0
+    for position in range(start, drafts.count_owned(impression.lengths, len(clicks), settings)):
+        credited += clicks[position]
         for ranker in range(len(credit)):
             if clicks[position]:
                 credit[ranker] += weights[ranker, position]

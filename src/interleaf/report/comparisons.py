@@ -236,7 +236,7 @@ def _other_voices(
 def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
     """Wins, losses and ties of impressions, if the sign of a score is meaningful."""
     method, clicked = resolve(tally.about.method).method, int(tally.scores.clicked.sum())
-    *_, variant = "", *tally.about.scheme.split("_")[1:]
+    *_, variant = "", *tally.about.scheme.partition(",")[0].split("_")[1:]
     is_meaningful = "_".join(filter(None, ("binary", variant))) in method.schemes
     names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
     sides = np.stack([tally.scores.wins, tally.scores.losses], axis=1)[pairs.order]

@@ -27,8 +27,15 @@ MIN_DIFFERENT = 0.05  # share of lists in which the rankings differ
 _NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code that makes lists, caches and lost lists"
 
 
+def _has_several_owners(tally: Tally) -> bool:
+    """Whether several rankers may own a document of these lists: then owners say nothing about fair shares."""
+    return resolve(tally.about.composed).method.several_owners and len(tally.about.rankers) > 2
+
+
 def slots(tally: Tally) -> tuple[Slot, ...]:
     """Each ranker's share of the owned slots, by position; p-values are adjusted for all of them."""
+    if _has_several_owners(tally):
+        return ()
     owned, rankers = tally.lists.owned, tally.about.rankers
     positions = np.flatnonzero(owned.any(axis=(0, 2)))
     if not len(positions):
@@ -68,6 +75,8 @@ def fair_lists(data: CheckInput) -> CheckResult:
         return CheckResult(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")
     if not resolve(tally.about.composed).method.has_teams:
         return _fair_tops(tally)
+    if _has_several_owners(tally):
+        return CheckResult(SKIPPED, "several rankers may own a document, so positions have no equal shares")
     if tally.scores.impressions.any() and not (tally.lists.owned.any() or tally.lists.seen.any()):
         figure = "no list has the owners of all its documents, so it is unknown whether lists are mixed, and fairly"
         remedy = "log the owner of every shown document, not of clicked ones only, or log the ranks"
@@ -161,7 +170,7 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
     """
     tally, firsts, rankers = data.tally, data.tally.evidence.firsts, len(data.tally.about.rankers)
     segments = [segment for segment, counted in sorted(firsts.items()) if counted.any()]
-    if not segments or not resolve(tally.about.composed).method.has_teams:
+    if not segments or not resolve(tally.about.composed).method.has_teams or _has_several_owners(tally):
         return None
     if 2 * tally.facts.get(Fact.OWN_UNIT, 0) > tally.impressions:
         return CheckResult(SKIPPED, "most impressions have no unit, and repeat visits would bias this test")

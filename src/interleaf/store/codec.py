@@ -70,7 +70,7 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
             if len(set(map(len, values.get(name, ())))) > 1:
                 raise ValueError(f"its {name.replace('_', ' ')} are of different lengths")
         if "unshown_ranks" in values and len(values["unshown_ranks"]) != len(values.get("ranks", ())):
-            raise ValueError("its ranks and unshown ranks are of different rankers")
+            raise ValueError("its ranks and unshown ranks have different numbers of rankers")
         of_list = ("union", "relaxed", "unshown_ranks", "ranks", "latency", "teams", "lengths", "choices")
         numbers = _pack(*map(values.get, of_list))
         parts = EncodedRow(design, numbers, _plain(body).encode())

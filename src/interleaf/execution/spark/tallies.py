@@ -107,8 +107,8 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     """
     rows = open_log(source, parts)
     collector = sum_parts(rows, task, count_part)
-    if collector.lacking and task.scoring.scheme is None:
-        task = replace(task, scoring=replace(task.scoring, lacking=collector.lacking))
+    if collector.lacks_ranks and task.scoring.scheme is None:
+        task = replace(task, scoring=replace(task.scoring, lacking=frozenset({"ranks"})))
         collector = sum_parts(rows, task, count_part)
     collector.assume(rows.assumptions)
     collector.dropped += rows.pages.dropped
