@@ -10,10 +10,13 @@ from fractions import Fraction
 from functools import cache
 from itertools import combinations
 
+import numpy as np
 import pytest
 
+from interleaf import ListError
 from interleaf.audit.enumerate import Enumeration, Shown
 from interleaf.interleaving.rankings import CheckedRankings
+from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.report.list_checks import bias
@@ -68,10 +71,18 @@ def prefers_somebody(composed: str, scored: str, scheme: str, small: World) -> b
     for length, some in lists.items():
         for size in range(1, length + 1):
             for clicks in combinations(range(1, length + 1), size):
-                said = [chance * scoring.preference(one, clicks, scheme_of(scheme)) for one, chance in some.items()]
+                said = [chance * scores_of(scoring, one, clicks, scheme) for one, chance in some.items()]
                 if any(value != 0 for value in sum(said).ravel()):
                     return True
     return False
+
+
+def scores_of(scoring: Enumeration, shown: Shown, clicks: tuple[int, ...], scheme: str) -> Array:
+    """The preferences after these clicks; zero for a list that the scorer could not have drafted, which is dropped."""
+    try:
+        return scoring.preference(shown, clicks, scheme_of(scheme))
+    except ListError:
+        return np.zeros((len(scoring.problem.rankers),) * 2, object)
 
 
 def can_score(scored: str, composed: str) -> bool:
