@@ -138,15 +138,16 @@ class Interleaving:
             raise ClickError(f"click at rank {rank}, but ranks 1 to {count} were shown; ranks start at 1 at the top")
         return shift_rank(rank, self.fixed)
 
-    def impression(self) -> Impression:
-        """The record that kernels credit."""
+    def impression(self, unshown: bool = True) -> Impression:
+        """The record that kernels credit, with the ranks of unshown documents if `unshown`."""
         count = len(self.documents)
         teams = np.full(count, -1, np.int32) if self.teams is None else np.array(self.teams, np.int32)
         choices = np.zeros(count, np.int32) if self.choices is None else np.array(self.choices, np.int32)
-        lengths, words = np.array(self.lengths, np.int32), None
-        if self.key is not None:
-            words = np.frombuffer(bytes_of(self.key), np.uint64)
-        return Impression.of(self.ranks, teams, lengths, self.union, choices, self.unshown_ranks, words)
+        known = self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices
+        if not unshown:
+            return Impression.of(*known)
+        words = None if self.key is None else np.frombuffer(bytes_of(self.key), "<u8")
+        return Impression.of(*known, self.unshown_ranks, words)
 
     def to_dict(self, rankings: bool = False, probability: bool = True) -> dict[str, Any]:
         """A mapping for JSON, with the names of the log's columns, and with the input rankings if `rankings` is true.
@@ -290,7 +291,8 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
     chosen = resolve(shown.method)
     named = chosen.scheme(scheme, len(shown.rankers))
     serialisation.check_needs(shown, chosen, named)
-    values, preference = _kernels().credit(chosen, named, shown.impression(), _clicked(clicks, shown))
+    impression = shown.impression("unshown_ranks" in chosen.method.needs_of(named))
+    values, preference = _kernels().credit(chosen, named, impression, _clicked(clicks, shown))
     return Outcome(dict(zip(shown.rankers, values.tolist(), strict=True)), preference, named.name)
 
 
