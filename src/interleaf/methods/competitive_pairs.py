@@ -126,26 +126,6 @@ def _all_propose(impression: Impression, opened: int) -> bool:
 
 
 @kernel
-def placement(impression: Impression, chances: Array, settings: CompetitivePairsSettings) -> bool:
-    """A document of a round of m documents stands at each of its m positions with probability 1/m."""
-    top, count = rebuild_rankings(impression), impression.ranks.shape[1]
-    if top.documents == 0:
-        return False
-    rankers = len(top.depths)
-    in_list, best = np.zeros(top.documents, np.bool_), np.zeros(rankers, np.int64)
-    proposals, owners = np.zeros(rankers, np.int64), np.zeros(rankers, np.int64)
-    opened = 0
-    size = _propose(top, in_list, best, proposals, owners)
-    while opened < count and size > 0:
-        for position in range(opened, min(opened + size, count)):
-            for place in range(size):
-                chances[proposals[place], position] = settings.one / size
-        opened += size
-        size = _propose(top, in_list, best, proposals, owners)
-    return True
-
-
-@kernel
 def probability(impression: Impression, factors: Array, settings: CompetitivePairsSettings) -> bool:
     """One of the documents that are left of the round; False if the rankings are not known."""
     count = impression.ranks.shape[1]

@@ -108,13 +108,6 @@ def _start(impression: Impression, settings: TeamDraftSettings) -> int:
 
 
 @kernel
-def placement(impression: Impression, chances: Array, settings: TeamDraftSettings) -> bool:
-    """The share of drafts that have a document at a position; False if the rankings or the key are not known."""
-    top, owned = drafts.rebuild_rankings(impression), np.zeros(impression.ranks.shape, chances.dtype)
-    return drafts.place_all(impression, top, _start(impression, settings), owned, chances, settings)
-
-
-@kernel
 def probability(impression: Impression, factors: Array, settings: TeamDraftSettings) -> bool:
     """The list's probability over all ways to own it: subsets of rankers, or of positions where rankers are many."""
     ranks, lengths = impression.ranks, impression.lengths

@@ -29,7 +29,7 @@ _NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code th
 
 def _has_several_owners(tally: Tally) -> bool:
     """Whether several rankers may own a document of these lists: then owners say nothing about fair shares."""
-    return resolve(tally.about.composed).method.several_owners and len(tally.about.rankers) > 2
+    return len(tally.about.rankers) > 2 and resolve(tally.about.composed).method.several_owners
 
 
 def slots(tally: Tally) -> tuple[Slot, ...]:
