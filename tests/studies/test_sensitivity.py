@@ -16,7 +16,7 @@ from interleaf.studies.sensitivity_clicks import (
     USERS,
     Alone,
     GroupOutcome,
-    Scored,
+    ScoreMoments,
     click_moments,
     draw_clicks,
     simulate,
@@ -115,7 +115,7 @@ PLACE, LIST = ("team_draft", "click_place"), ("team_draft", "click_list")
 def outcome_of(pair: RankedGroup, ndcg: tuple[float, float], **means: float) -> GroupOutcome:
     """Scores of variance 1 with these means: today's default, then by place."""
     scores = dict(zip((sensitivity.TODAY, PLACE), means.values(), strict=True))
-    scored = {score: Scored(np.array([mean]), np.ones(1)) for score, mean in scores.items()}
+    scored = {score: ScoreMoments(np.array([mean]), np.ones(1)) for score, mean in scores.items()}
     return GroupOutcome(pair, "perfect", (Alone(2.0, 1.0), Alone(1.0, 1.0)), np.array(ndcg), scored)
 
 

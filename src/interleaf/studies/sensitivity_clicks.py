@@ -111,7 +111,7 @@ def show_alone(stage: Stage, rankings: Array, users: StudyUsers, scale: int) -> 
     return tuple(alone)
 
 
-class Scored(NamedTuple):
+class ScoreMoments(NamedTuple):
     """The mean of a score for each pair of rankers, and the variance of a unit's mean."""
 
     mean: Array
@@ -129,7 +129,7 @@ class GroupOutcome:
     users: str
     alone: tuple[Alone, ...]
     ndcg: Array
-    scores: Mapping[Score, Scored]
+    scores: Mapping[Score, ScoreMoments]
 
     @property
     def truth(self) -> Array:
@@ -174,7 +174,7 @@ def simulate(
     """Show each query `repeats` times with each method; all people see the same lists, all schemes the same clicks."""
     scale, order = scale_of(data.max_grade), np.tile(np.arange(len(data)), repeats)
     queries = generator_of((key, "order")).permutation(order)[: len(order) // MAX_VISITS * MAX_VISITS]
-    scores: dict[str, dict[Score, Scored]] = {name: {} for name in people}
+    scores: dict[str, dict[Score, ScoreMoments]] = {name: {} for name in people}
     for method, schemes in methods.items():
         stage = Stage(data, group.rankings, resolve(method), K)
         keys = streams(words_of((key, method)), np.arange(len(queries), dtype=np.uint64))
@@ -188,7 +188,7 @@ def simulate(
             clicks = draw_clicks(*users.chances(grades, sides, tastes, scale), generator)
             for scheme, values in score_all(stage.chosen, schemes, shown, lists.counts, clicks):
                 by_unit = values.reshape(-1, users.visits, values.shape[1]).mean(axis=1)
-                scores[name][method, scheme] = Scored(by_unit.mean(axis=0), by_unit.var(axis=0))
+                scores[name][method, scheme] = ScoreMoments(by_unit.mean(axis=0), by_unit.var(axis=0))
     judged = ndcg(data, group.rankings, K)
     return [
         GroupOutcome(group, name, show_alone(stage, group.rankings, USERS[name], scale), judged, scores[name])
