@@ -39,7 +39,7 @@ def scored(rows: list[Row], rules: Rules, table: Any = None) -> Scored:
     """All rows of one design, scored."""
     (batch,) = (table_of(rows) if table is None else table).to_batches()
     counting = Counting(rules.events, rules.dwell, rules.first, rules.window)
-    (decoded,) = Decoding(batch, counting, unshown=True)
+    (decoded,) = Decoding(batch, counting)
     return score(decoded, Scoring(rules.scheme, rules.method, counting))
 
 

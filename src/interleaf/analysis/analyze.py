@@ -42,6 +42,7 @@ def tally_log(
     version: int | None = None,
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     credit: LearnedCredit | str | PathLike[str] | None = None,
+    examination: Sequence[float] = (),
     engine: str | None = None,
     threads: int = 0,
     progress: Progress | None = None,
@@ -68,6 +69,7 @@ def analyze(
     version: int | None = None,
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     credit: LearnedCredit | str | PathLike[str] | None = None,
+    examination: Sequence[float] = (),
     control: str | None = None,
     confidence: float = 0.95,
     planned_units: int | None = None,
@@ -93,6 +95,8 @@ def analyze(
     `learn` found or its file: it weighs each click; otherwise all clicks count the same. `by` names attributes to split
     the report by. `experiment` and `version` select one (default: the only one, its latest version). `exclude`
     leaves rows out, such as `{"device": ["bot"]}`, or an `Exclusion` of units; the report counts them.
+    `examination` says how likely people look at ranks 1, 2, ..., relative to each other; the lift rests on it (default:
+    estimated from the log).
 
     How the report decides: `control` is the ranker that the others are compared with. `look=(2, 5)` says that this is
     the second of five planned looks; without it, the verdict is valid even if you check repeatedly. `planned_units` is

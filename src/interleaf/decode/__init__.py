@@ -31,7 +31,18 @@ CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough f
 
 COLUMNS = (
     *("experiment", "version", "impression", "time", "unit", "query", "arm", "method", "rankers"),
-    *("ranks", "lengths", "union", "teams", "choices", "relaxed", "excluded", "latency", "fallback_reason"),
+    *(
+        "ranks",
+        "unshown_ranks",
+        "lengths",
+        "union",
+        "teams",
+        "choices",
+        "relaxed",
+        "excluded",
+        "latency",
+        "fallback_reason",
+    ),
     *("events.event", "events.kind", "events.rank", "events.time"),
 )
 FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
@@ -85,7 +96,7 @@ class Decoding:
 
     `dropped` counts rows without a design, and `others` the rows of experiments and versions that are not wanted.
     `examples` has an example value for a reason to drop rows, and `kinds` are the kinds of all events. With `detailed`,
-    clicks have their time and dwell by position. With `unshown`, impressions have the ranks of unshown documents.
+    clicks have their time and dwell by position.
     """
 
     def __init__(
@@ -95,7 +106,6 @@ class Decoding:
         wanted: Callable[[Design], bool] = lambda design: True,
         repeated: Array | None = None,
         detailed: bool = False,
-        unshown: bool = False,
     ) -> None:
         self._batch, self._counting, self._wanted, self._detailed = batch, counting, wanted, detailed
         self.dropped: Counter[str] = Counter()
@@ -114,7 +124,7 @@ class Decoding:
         self._marks[~ids.there] = DropReason.NO_ID.mark
         if repeated is not None:
             self._marks[repeated] = DropReason.REPEATED_IMPRESSION.mark
-        self._shown = ShownColumns(batch, unshown)
+        self._shown = ShownColumns(batch)
         self._events = flat_events(batch.column("events"), counting, detailed)
         self.kinds = event_kinds(batch.column("events"))
 

@@ -266,8 +266,7 @@ def _empty_impressions(size: int, rankers: int, width: int, unshown: int = 0) ->
 class ShownColumns:
     """The columns of a batch about shown lists and input rankings."""
 
-    def __init__(self, batch: pa.RecordBatch, unshown: bool) -> None:
-        self._with_unshown = unshown
+    def __init__(self, batch: pa.RecordBatch) -> None:
         names = ("ranks", "unshown_ranks", "teams", "lengths", "choices", "documents", "rankings")
         self._lists = {name: list_column(found) for name in names if (found := column(batch, name)) is not None}
         self._union = column(batch, "union")
@@ -301,8 +300,6 @@ class ShownColumns:
 
     def _unshown_width(self, rankers: int, rows: Array, width: int) -> int:
         """Room for the unshown documents of a row."""
-        if not self._with_unshown:
-            return 0
         if "rankings" in self._lists and "documents" in self._lists:
             return rankers * width
         if "unshown_ranks" not in self._lists:
@@ -382,7 +379,7 @@ class ShownColumns:
     def _derive_unshown(self, rows: Array, found: Impression, has: dict[str, Array], marks: Array) -> None:
         is_there = self._there("rankings", rows) & self._there("documents", rows)
         some = np.flatnonzero((marks == 0) & ~has["unshown_ranks"] & is_there)
-        if len(some) and self._with_unshown:
+        if len(some):
             outer, documents = self._lists["rankings"].offsets, self._lists["documents"].offsets
             derived_unshown(some, rows, documents, outer, self._hashed, found.unshown_ranks)
             has["unshown_ranks"][some] = True

@@ -53,7 +53,8 @@ class Scoring:
 
     `sessions`: impressions of a unit less than this many seconds apart are scored as one (C12, section 9). `lacking`:
     fields that lists of the log lack, so the default is a scheme that needs none of them. `credit`: what each click
-    is worth, if not all clicks are worth the same; it needs a normalized scheme.
+    is worth, if not all clicks are worth the same; it needs a normalized scheme. `examination` of the ranks from the
+    top is for the lift; empty if it is estimated from the log.
     """
 
     scheme: str | None = None
@@ -62,6 +63,7 @@ class Scoring:
     sessions: float | None = None
     lacking: frozenset[str] = frozenset()
     credit: Credit | None = None
+    examination: tuple[float, ...] = ()
 
     def chosen(self, composed: str) -> ResolvedMethod:
         """The method that scores lists composed by the method `composed`."""

@@ -236,8 +236,8 @@ class TallyCollector:
         scoring = self._task.scoring
         subject = design.experiment, design.version, design.rankers, composed
         if not composed:
-            return About(*subject, "", "", "", None, True)
+            return About(*subject, "", "", "", None, True, scoring.examination)
         rankers = len(design.rankers)
         method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
         is_linear = scoring.scheme_of(composed, rankers).form.linear
-        return About(*subject, method, scheme, str(scoring.counting), scoring.sessions, is_linear)
+        return About(*subject, method, scheme, str(scoring.counting), scoring.sessions, is_linear, scoring.examination)

@@ -104,6 +104,14 @@ class LogOptions:
     credit: Any = _option(  # a path, until `analyze` reads the file
         None, "file with what each click is worth, written by interleaf learn", TALLIES, metavar="FILE"
     )
+    examination: Sequence[float] = _option(
+        (),
+        "how likely people look at ranks 1, 2, ..., for the lift (default: estimated from the log)",
+        ["analyze"],
+        nargs="+",
+        type=float,
+        metavar="SHARE",
+    )
     engine: str | None = _option(
         None, "where the log is read; Spark reads only Parquet (default: local)", choices=ENGINES
     )
@@ -126,6 +134,8 @@ class LogOptions:
             yield DataError(f"by is {self.by!r}, one text; give a list of attributes, such as [{self.by!r}]")
         if self.sessions is not None and (self.by or not 0 < self.sessions < math.inf):
             yield DataError(f"sessions={self.sessions!r} takes seconds above 0, and cannot be split by attributes")
+        if wrong := [value for value in self.examination if not 0 < value < math.inf]:
+            yield DataError(f"examination has {wrong[0]!r}; give a number above 0 for each rank, such as 1 0.6 0.4")
         if self.engine not in (None, *ENGINES):
             yield DataError(f"there is no engine {self.engine!r}; use {listed(ENGINES)}")
         if self.threads < 0:
@@ -173,5 +183,12 @@ class LogOptions:
         """What to read from a log and how to score it, as a task of this type; `more` are fields that `Task` lacks."""
         from interleaf.decode.scoring import Scoring
 
-        scoring = Scoring(self.scheme, self.method, self.counting, self.sessions, credit=self.credit)
+        scoring = Scoring(
+            self.scheme,
+            self.method,
+            self.counting,
+            self.sessions,
+            credit=self.credit,
+            examination=tuple(self.examination),
+        )
         return kind(scoring, tuple(self.by), self.exclusion, self.experiment, self.version, **more)

@@ -77,19 +77,13 @@ class Task:
         dwell = ("events.dwell",) if self.scoring.counting.dwell is not None else ()
         needs = self.scoring.credit.needs if self.scoring.credit is not None else ()
         attributes = ("attributes",) if self.by or self.exclusion.attributes else ()
-        unshown = ("unshown_ranks",) if self.needs_unshown else ()
-        return tuple(dict.fromkeys((*COLUMNS, *unshown, *dwell, *needs, *attributes)))
-
-    @property
-    def needs_unshown(self) -> bool:
-        """Whether credit needs the ranks of unshown documents."""
-        return self.scoring.scheme is not None and self.scoring.scheme.endswith("_place")
+        return tuple(dict.fromkeys((*COLUMNS, *dwell, *needs, *attributes)))
 
     @property
     def spare_columns(self) -> dict[str, tuple[str, ...]]:
         """Large columns, each with the columns that make it unnecessary."""
         needs = resolve(self.scoring.method).method.needs if self.scoring.method else ()
-        unshown = ("unshown_ranks",) if self.needs_unshown else ()
+        unshown = ("unshown_ranks",) if (self.scoring.scheme or "").endswith("_place") else ()
         return dict.fromkeys(LARGE, ("ranks", "lengths", "union", *needs, *unshown))
 
 
@@ -132,8 +126,7 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
     """Decode and score a batch in parts, without the rows that are marked as repeated."""
     if task.scoring.credit is not None:
         task = replace(task, scoring=replace(task.scoring, credit=task.scoring.credit.on(batch)))
-    is_detailed, unshown = task.scoring.credit is not None, task.needs_unshown
-    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, is_detailed, unshown)
+    decoding = Decoding(batch, task.scoring.counting, task.wants, repeated, task.scoring.credit is not None)
     for rule, rows in excluded_rows(batch, decoding.unit, task.exclusion, task.crawlers).items():
         decoding.leave_out(rule, rows)
     segments = {name: attribute(batch, name) for name in task.by}

@@ -148,3 +148,25 @@ def probability(impression: Impression, factors: Array, settings: CompetitivePai
                 factors[position] = settings.one * (place == first)
             first = place
     return True
+
+
+@kernel
+def place(impression: Impression, chances: Array, settings: CompetitivePairsSettings) -> bool:
+    """Each document of a round is equally likely at each position of the round; False if the rankings are not known."""
+    count = impression.ranks.shape[1]
+    top = rebuild_rankings(impression)
+    if top.documents == 0:
+        return False
+    rankers = len(top.depths)
+    in_list, best = np.zeros(top.documents, np.bool_), np.zeros(rankers, np.int64)
+    proposals, owners = np.zeros(rankers, np.int64), np.zeros(rankers, np.int64)
+    opened = 0
+    while opened < count:
+        size = _propose(top, in_list, best, proposals, owners)
+        if size == 0:
+            return False
+        for proposal in range(size):
+            for position in range(opened, min(opened + size, count)):
+                chances[proposals[proposal], position] = settings.one / size
+        opened += size
+    return True

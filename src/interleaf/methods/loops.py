@@ -13,7 +13,7 @@ from interleaf.kernels.jit import impression_at, inline_kernel, kernel, plain, r
 from interleaf.methods.schemes import TOLERANCE, SchemeForm
 
 
-def _kernel_around(inner: Any, loop: Any, label: str = "") -> Any:
+def kernel_around(inner: Any, loop: Any, label: str = "") -> Any:
     """Compile a loop around a function; the cached file is named after both, so that each pair has its own."""
     inner = plain(inner)
     source = crc32(inner.__code__.co_filename.encode())
@@ -43,7 +43,7 @@ def compose_batch(compose: Any, settings_at: Any = None) -> Any:
             rankings, own = rankings_at(encoded, queries[row]), settings_at(settings, queries[row])
             lists.counts[row] = compose(rankings, k, randomness, lists.shown[row], lists.teams[row], own)
 
-    return _kernel_around(compose, compose_batch)
+    return kernel_around(compose, compose_batch)
 
 
 @cache
@@ -57,7 +57,7 @@ def credit_batch(credit: Any) -> Any:
             impression = impression_at(lists, row, counts[row])
             credited[row] = credit(impression, clicks[row, : counts[row]], variant, credits[row], settings)
 
-    return _kernel_around(credit, credit_batch)
+    return kernel_around(credit, credit_batch)
 
 
 @cache
@@ -68,7 +68,7 @@ def expected_sign_batch(expected_sign: Any) -> Any:
         for row in range(len(counts)):
             expected_sign(impression_at(lists, row, counts[row]), clicks[row], preferences[row], settings)
 
-    return _kernel_around(expected_sign, expected_sign_batch)
+    return kernel_around(expected_sign, expected_sign_batch)
 
 
 @cache
@@ -86,7 +86,7 @@ def prefer(form: SchemeForm) -> Any:
                 preference[one, other] = value
                 preference[other, one] = 0 - value
 
-    return _kernel_around(form.compare, prefer, form.name)
+    return kernel_around(form.compare, prefer, form.name)
 
 
 def score_columns(form: SchemeForm, credits: Array, credited: Array) -> Array:
@@ -113,4 +113,4 @@ def _compare_pairs(form: SchemeForm) -> Any:
                     columns[row, pair] = compare(credits[row, one], credits[row, other], tolerance)
                     pair += 1
 
-    return _kernel_around(form.compare, compare_pairs, form.name)
+    return kernel_around(form.compare, compare_pairs, form.name)

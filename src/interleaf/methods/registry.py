@@ -38,11 +38,12 @@ class Kernels:
 
     `settings(lengths, parameters, exact)` makes the last argument of every kernel. `compose` writes a list, `credit`
     adds credit for clicks; `credit_list` and `credit_place` do so in the variants of these names. `probability` writes
-    the probability of each document given those above it. `expected_sign` replaces the sign of the credit by its exact
-    expectation over the owners. A method that has to solve something for given rankings does it in `prepare`, which
-    returns the settings; `prepare_batch` does it for many queries, `settings_at` returns the settings of one of them,
-    and `prepared_probability` is the probability of a list under such settings. The other functions whose names end in
-    `_batch` are loops over rows, of `methods/loops.py`.
+    the probability of each document given those above it. `place` writes the probability of each document at each
+    position, `[document, position]`; the documents of the list come first, in its order, then those of `unshown_ranks`.
+    `expected_sign` replaces the sign of the credit by its exact expectation over the owners. A method that has to solve
+    something for given rankings does it in `prepare`, which returns the settings; `prepare_batch` does it for many
+    queries, `settings_at` returns the settings of one of them, and `prepared_probability` is the probability of a list
+    under such settings. The other functions whose names end in `_batch` are loops over rows, of `methods/loops.py`.
     """
 
     settings: Callable[..., Any]
@@ -52,6 +53,7 @@ class Kernels:
     credit_list: Callable[..., Any] | None = None
     credit_place: Callable[..., Any] | None = None
     probability: Callable[..., Any] | None = None
+    place: Callable[..., Any] | None = None
     expected_sign: Callable[..., Any] | None = None
     expected_sign_batch: Callable[..., Any] | None = None
     prepare: Callable[..., Any] | None = None

@@ -108,6 +108,14 @@ def _start(impression: Impression, settings: TeamDraftSettings) -> int:
 
 
 @kernel
+def place(impression: Impression, chances: Array, settings: TeamDraftSettings) -> bool:
+    """The share of the drafts that have a document at a position; False if that is not known."""
+    owned = np.zeros(impression.ranks.shape, chances.dtype)
+    top = drafts.rebuild_rankings(impression)
+    return drafts.place_all(impression, top, _start(impression, settings), owned, chances, settings)
+
+
+@kernel
 def probability(impression: Impression, factors: Array, settings: TeamDraftSettings) -> bool:
     """The list's probability over all ways to own it: subsets of rankers, or of positions where rankers are many."""
     ranks, lengths = impression.ranks, impression.lengths

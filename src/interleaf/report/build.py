@@ -16,6 +16,7 @@ from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
 from interleaf.report.health import run_checks
+from interleaf.report.lifts import lifts
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
 from interleaf.report.report import Report
@@ -41,6 +42,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     checks = run_checks(CheckInput(tally, used, result, shares, find_text))
     is_by_unit = used.cluster == UNIT
     notes = tuple(_notes(tally, settings, used))
+    estimates = lifts(tally, settings.confidence, comparisons)
     return Report(
         experiment=about.experiment,
         version=about.version,
@@ -71,6 +73,8 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         note_codes=tuple(code.value for code, _ in notes),
         cluster=settings.cluster,
         population=POPULATIONS[settings.cluster] if result and tally.queries.size else "",
+        lifts=estimates.lifts,
+        examination=estimates.examination,
     )
 
 

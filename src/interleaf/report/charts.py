@@ -49,6 +49,7 @@ def charts(report: ReportData) -> dict[str, list[Chart]]:
     names = Names(report.rankers)
     parts: list[tuple[str, list[Row], Callable[[list[Row], ReportData], list[Chart]]]] = [
         ("comparisons", forest_rows(report, names), _forest),
+        ("lift", examination_rows(report, names), _examination),
         ("over_time", time_rows(report, names), _over_time),
         ("outcomes", outcome_rows(report, names), _outcomes),
         ("standing", matrix_rows(report, names), _matrix),
@@ -151,6 +152,17 @@ def slot_rows(report: ReportData, names: Names) -> list[Row]:
         {"position": slot.position, "ranker": names[slot.ranker], "share": slot.share, "expected": slot.expected}
         for slot in report.slots
     ]
+
+
+def examination_rows(report: ReportData, names: Names) -> list[Row]:
+    """A row for each rank: how likely people look at it, relative to rank 1."""
+    return [{"label": f"rank {one.rank}"} | _interval(one.value, one.interval) for one in report.examination]
+
+
+def _examination(rows: list[Row], report: ReportData) -> list[Chart]:
+    spec = plots.intervals(rows, "label", "estimate", ("low", "high"))
+    described = "Examination relative to rank 1, with its interval."
+    return [Chart("How likely people look at a rank", described, spec)]
 
 
 def _forest(rows: list[Row], report: ReportData, by: str = "") -> list[Chart]:

@@ -36,6 +36,8 @@ def to_frames(report: ReportData) -> dict[str, pa.Table]:
         "metrics": _table(model.Metric, [metric for _, metric in metrics], arm=[arm for arm, _ in metrics]),
         "slots": _table(model.Slot, report.slots),
         "neutrality": _table(model.Neutrality, report.neutrality),
+        "lifts": _table(model.Lift, report.lifts),
+        "examination": _table(model.Examination, report.examination),
         "over_time": _table(model.Point, report.over_time),
         "segments": _table(
             model.SegmentComparison,

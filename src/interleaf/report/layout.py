@@ -38,6 +38,7 @@ READING = (
 NUMBERS = (
     sections.standing,
     sections.comparisons,
+    sections.lift,
     sections.over_time,
     sections.outcomes,
     sections.other_tests,
@@ -74,6 +75,7 @@ def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
         numbers = [
             sections.standing(report, names),
             sections.comparisons(report, names, brief),
+            sections.lift(report, names, brief),
             sections.segments(report, names),
             None if report.comparisons else sections.arms(report, names),
         ]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from interleaf.report.format import count, digits, probability, signed, slashed, span
 from interleaf.stats.compare import ALIKE, Interval
+from interleaf.stats.lift import Examination as Examination
 
 BRIEF, MAIN, OTHER, BY_SEGMENT = "brief", "main", "other tests", "segments"  # tables of comparisons
 
@@ -250,6 +251,29 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class Lift:
+    """How many more clicks the first ranker's own list would get than the second's: 0.02 for 2 % more per search.
+
+    `clicks_first` and `clicks_second` are the clicks per search if the ranker were live alone. `unseen_first` and
+    `unseen_second` are the shares of what people would look at there that the interleaved lists never show; if one is
+    above 5 %, `bounds` widen the interval by what these documents may change. The interval holds for one look. What is
+    None has a `reason`, and `code` names it.
+    """
+
+    first: str
+    second: str
+    lift: float | None
+    interval: Interval | None
+    clicks_first: float | None
+    clicks_second: float | None
+    unseen_first: float | None
+    unseen_second: float | None
+    bounds: Interval | None = None
+    reason: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer in a sentence. Without a `winner`, no difference is shown. `why` lists failed health checks.
 
@@ -313,3 +337,5 @@ class ReportData:
     note_codes: tuple[str, ...] = ()
     cluster: str = UNIT
     population: str = ""
+    lifts: tuple[Lift, ...] = ()
+    examination: tuple[Examination, ...] = ()

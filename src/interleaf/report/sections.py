@@ -12,7 +12,7 @@ from typing import TypeVar
 from interleaf.methods.registry import DRAFTED, resolve
 from interleaf.report import model
 from interleaf.report.format import Names, count, moment, probability, several, share, signed, span
-from interleaf.report.model import Comparison, Point, ReportData, Segment, SegmentComparison
+from interleaf.report.model import Comparison, Lift, Point, ReportData, Segment, SegmentComparison
 from interleaf.tables import Table
 
 MAX_ROWS = 40
@@ -184,6 +184,82 @@ def comparisons(report: ReportData, names: Names, brief: bool = False) -> Sectio
     words = say_left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
     grid = comparison_grid(report, model.BRIEF if brief else model.MAIN, "comparisons", "", rows)
     return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
+
+
+def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
+    """The lift in a sentence, such as "If candidate were live: +2.1 % clicks per search (95 %: +0.4 to +3.8)"."""
+    what, first, second = _events_word(report), names[lift.first], names[lift.second]
+    if lift.lift is None or lift.interval is None:
+        return f"How many more {what} {first} would get than {second} if it were live is not known: {lift.reason}."
+    low, high = lift.interval
+    level = f"{100 * report.confidence:g} %"
+    sentence = f"If {first} were live in place of {second}: {100 * lift.lift:+.1f} % {what} per search "
+    sentence += f"({level}: {100 * low:+.1f} to {100 * high:+.1f})."
+    if lift.bounds is not None:
+        low, high = lift.bounds
+        sentence += (
+            f" With what the lists never showed, it may be anything from {100 * low:+.1f} to {100 * high:+.1f} %."
+        )
+    if report.verdict.trusted and report.verdict.winner in (lift.first, lift.second):
+        prefers_first = report.verdict.winner == lift.first
+        if (high < 0) if prefers_first else (low > 0):
+            sentence += (
+                f" The ranker that people prefer would get fewer {what}: people who find what they want at the top may "
+                "click less."
+            )
+    return sentence
+
+
+def _events_word(report: ReportData) -> str:
+    return "clicks" if report.events == "click" else "events"
+
+
+def lift(report: ReportData, names: Names, brief: bool = False) -> Section | None:
+    """What a ranker would be worth if it were live, and how likely people look at each rank."""
+    if not report.lifts:
+        return None
+    what = _events_word(report)
+    if brief:
+        every = [say_lift(one, report, names) for one in report.lifts if one.lift is not None]
+        return Section("lift", "If it were live", tuple(every)) if len(report.lifts) == len(every) == 1 else None
+    words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
+    if any(one.lift is not None for one in report.lifts):
+        words.append(
+            "This is computed from the same clicks. A click counts more if the document is higher in the ranker's own "
+            "list than the interleaved lists show it. It assumes that people look at a rank equally often whatever is "
+            "shown above it; people who stop when they are satisfied make it inexact. Intervals hold for one look, and "
+            "are not corrected for several pairs. The verdict does not depend on these numbers."
+        )
+    columns = ("lift", "interval", "bounds", f"{what} of the first", "of the second", "unseen of the first")
+    grid = Grid("lift", "", ["comparison"], (*columns, "unseen of the second"), drop_empty=True)
+    for one in report.lifts[:MAX_ROWS]:
+        label = f"{names[one.first]} over {names[one.second]}"
+        per_search = (write(lambda value: f"{value:.3f}", value) for value in (one.clicks_first, one.clicks_second))
+        unseen = (write(share, value) for value in (one.unseen_first, one.unseen_second))
+        spans = (write(_percent_span, value) for value in (one.interval, one.bounds))
+        whole = {"bounds": "the lists show nearly all of it"} if one.lift is not None else {}
+        cells = write(lambda value: f"{100 * value:+.1f} %", one.lift), *spans, *per_search, *unseen
+        grid.add(label, label, *cells, reasons=whole, reason=one.reason)
+    curve = Grid("examination", "How likely people look at a rank", ["rank"], ("examination", "interval", "clicks"))
+    for point in report.examination:
+        figures = f"{point.value:.3f}", write(lambda ends: f"{ends[0]:.3f} to {ends[1]:.3f}", point.interval)
+        reason = "it is 1 by definition" if point.rank == 1 else "it was given"
+        curve.add(f"rank {point.rank}", str(point.rank), *figures, count(point.clicks), reason=reason)
+    if report.examination:
+        words.append(
+            "Examination is relative to rank 1. It is measured from documents that chance shows at one of two "
+            "neighbouring ranks."
+        )
+        guesses = [str(point.rank) for point in report.examination if not point.is_measured]
+        if guesses:
+            words.append(f"Too few clicks for rank {', '.join(guesses)}: the decline of the ranks nearby is used.")
+    grids = [grid, curve] if report.examination else [grid]
+    words += say_left_out("Shown are", len(grid.rows), len(report.lifts), "comparisons")
+    return _section("lift", "If it were live", tuple(words), grids, names, folded=False)
+
+
+def _percent_span(interval: tuple[float, float]) -> str:
+    return f"{100 * interval[0]:+.1f} to {100 * interval[1]:+.1f} %"
 
 
 def other_tests(report: ReportData, names: Names) -> Section | None:

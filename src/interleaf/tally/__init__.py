@@ -6,6 +6,7 @@ score_sums.py  sums of scores by bucket, wins and losses
 units.py       hash tables: sums by unit, and impressions that were seen before
 slices.py      sums over time and by segment
 page_sums.py   clicks by arm, slots by owner, how visible each ranker was
+exposure_sums.py  clicks that each ranker's own list would get
 evidence.py    sums for health checks; draws.py has more of them
 """
 

@@ -24,6 +24,7 @@ class About:
     """What a tally is about. Two tallies can be added if these fields are equal, except for the order of rankers.
 
     `composed` is the method of the interleaved lists ('' if there are none), `method` is the method that scored them.
+    `examination` is the given examination of the ranks from the top, empty if it is estimated.
     """
 
     experiment: str
@@ -35,6 +36,7 @@ class About:
     events: str
     sessions: float | None
     linear: bool
+    examination: tuple[float, ...] = ()
 
 
 ONE = 2**24

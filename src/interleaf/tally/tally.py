@@ -20,6 +20,7 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.stable_codes import Code
 from interleaf.tally import tally_file
 from interleaf.tally.evidence import Evidence
+from interleaf.tally.exposure_sums import ExposureSums
 from interleaf.tally.page_sums import QUERIES, ArmSums, ListSums
 from interleaf.tally.score_sums import About, ScoreSums
 from interleaf.tally.slices import Segments, Slices
@@ -62,6 +63,7 @@ class Tally:
     units: UnitSums
     slices: Slices
     lists: ListSums
+    exposure: ExposureSums
     sample: Sample
     segments: Segments
     queries: UnitSums
@@ -78,9 +80,9 @@ class Tally:
         rankers = len(about.rankers)
         scores = ScoreSums.empty(rankers, about.linear)
         columns = scores.sums.shape[1]
-        lists = ListSums.empty(rankers)
+        lists, exposure = ListSums.empty(rankers), ExposureSums.empty(rankers, about.examination)
         tables = Segments(columns), UnitSums(columns, max(1024, QUERY_ROOM // (columns + SUMS - 1))), Evidence(rankers)
-        return cls(about, scores, UnitSums(columns), Slices(columns), lists, Sample(), *tables)
+        return cls(about, scores, UnitSums(columns), Slices(columns), lists, exposure, Sample(), *tables)
 
     @property
     def impressions(self) -> int:
@@ -109,6 +111,7 @@ class Tally:
             self.units.add(decoded.unit, arm, decoded.time, none, columns)
             return
         self.lists.add(unit_buckets, decoded, latency)
+        self.exposure.add(unit_buckets, decoded, self.about.examination)
         self.evidence.add_lists(unit_buckets, decoded, segments)
         if self.about.sessions is None:
             clicked = decoded.has_event
@@ -158,7 +161,7 @@ class Tally:
         return tally_file.load(path, cls)
 
 
-Sums = TypeVar("Sums", ScoreSums, ArmSums, ListSums)
+Sums = TypeVar("Sums", ScoreSums, ArmSums, ListSums, ExposureSums)
 
 
 def absorb(total: Tally, more: Tally) -> Tally:
@@ -166,6 +169,7 @@ def absorb(total: Tally, more: Tally) -> Tally:
     total.about = replace(total.about, composed=total.about.composed or more.about.composed)
     total.scores = add_sums(total.scores, more.scores)
     total.lists = add_sums(total.lists, more.lists)
+    total.exposure = add_sums(total.exposure, more.exposure)
     total.slices.merge(more.slices)
     total.evidence.merge(more.evidence)
     hashes, values = more.units.unordered
@@ -199,7 +203,7 @@ def reorder(tally: Tally, rankers: Sequence[str]) -> Tally:
     order, linear = [tally.about.rankers.index(ranker) for ranker in rankers], tally.about.linear
     copy.about = replace(tally.about, rankers=tuple(rankers))
     copy.scores = copy.scores.reordered(order, linear)
-    copy.lists = copy.lists.reordered(order)
+    copy.lists, copy.exposure = copy.lists.reordered(order), copy.exposure.reordered(order)
     copy.evidence.reorder(order)
     for units in (copy.units, copy.slices.cells, copy.segments.cells, copy.queries):
         units.reorder(order, linear)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from interleaf.tally.tally import Tally
     from interleaf.tally.units import Sample, UnitSums
 
-VERSION = 4
+VERSION = 5
 
 
 def save(tally: Tally, path: str | Path) -> None:
@@ -63,7 +63,7 @@ def to_bytes(tally: Tally) -> bytes:
     arrays |= {name: sample.hashes for name, sample in _samples(tally).items()}
     for name, units in _units(tally).items():
         arrays |= {name: units.hashes, f"{name}.values": units.values}
-    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists, "exposure": tally.exposure}
     parts |= {f"arm{number}": arm for number, arm in enumerate(tally.arms.values())}
     for name, part in parts.items():
         arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
@@ -90,10 +90,11 @@ def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tal
 
 
 def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
-    about = rest["about"] | {"rankers": tuple(rest["about"]["rankers"])}
+    about = rest["about"] | {name: tuple(rest["about"][name]) for name in ("rankers", "examination")}
     tally = kind.empty(About(**about))
     arm = ArmSums.empty()
     tally.scores, tally.lists = _part(tally.scores, arrays, "scores"), _part(tally.lists, arrays, "lists")
+    tally.exposure = _part(tally.exposure, arrays, "exposure")
     tally.arms = {name: _part(arm, arrays, f"arm{number}") for number, name in enumerate(rest["arms"])}
     for attribute, value, impressions, clicked in rest["segments"]:
         tally.segments.impressions[attribute, value] = impressions
