@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from interleaf.kernels.randomness import bytes_of, key_of
 from interleaf.methods.registry import METHODS, Claims, Method, resolve
 from interleaf.spec import Parameter
 from tests.support.conformance import complaints
+from tests.support.kernel_folders import kernel_folder
 
 TOY = '''"""A coin shows the list of one ranker, cut where the shortest ends; a click counts for whoever is shown."""
 
@@ -72,12 +72,13 @@ RANKINGS = {"production": ["d4", "d1"], "candidate": ["d1", "d9"]}
 
 
 @pytest.fixture(autouse=True)
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All that adding a method takes."""
-    (tmp_path / "toy_of_the_tests.py").write_text(TOY)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(METHODS, "toy", ROW)
-    yield
+    with kernel_folder("toy of the tests") as folder:
+        (folder / "toy_of_the_tests.py").write_text(TOY)
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setitem(METHODS, "toy", ROW)
+        yield
     sys.modules.pop("toy_of_the_tests", None)
     vars(ROW).pop("kernels", None)
 

@@ -26,6 +26,7 @@ from interleaf import audit, cli, errors
 from interleaf.methods.registry import METHODS
 from interleaf.methods.schemes import FORMS
 from tests.support.conformance import check_once
+from tests.support.kernel_folders import kernel_folder
 from tests.support.paths import ROOT
 
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -72,25 +73,31 @@ def name_of(page: Path) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(page: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working folder; what a page adds to the table of methods and to the loaded modules goes again."""
     rows, forms, modules = dict(METHODS), dict(FORMS), set(sys.modules)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(audit, "check", check_once)
-    yield tmp_path
-    for file in tmp_path.glob("*.pid"):  # servers that a page started, if it failed before it stopped them
-        with contextlib.suppress(ValueError, ProcessLookupError):
-            os.kill(int(file.read_text()), signal.SIGKILL)
+    with kernel_folder(name_of(page)) as folder:
+        yield from working_in(folder, monkeypatch)
     METHODS.clear()
     METHODS.update(rows)
     FORMS.clear()
     FORMS.update(forms)
-    for path in tmp_path.glob("*.py"):
-        if path.stem not in modules:
-            sys.modules.pop(path.stem, None)
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(f"{folder}{os.sep}"):
+            del sys.modules[name]
+
+
+def working_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(audit, "check", check_once)
+    yield folder
+    for file in folder.glob("*.pid"):  # servers that a page started, if it failed before it stopped them
+        with contextlib.suppress(ValueError, ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+    monkeypatch.chdir(ROOT)  # the folder goes
 
 
 def run_session(block: Block, page: str, names: dict[str, Any]) -> None:

@@ -7,12 +7,12 @@ What is stored is the outputs, and nothing of the machine or the moment: no time
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tests.support.kernel_folders import kernel_folder
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "notebooks"
@@ -33,8 +33,8 @@ def executed(path: Path) -> Any:
     import nbclient
 
     notebook = stored(path)
-    with tempfile.TemporaryDirectory() as folder:
-        resources = {"metadata": {"path": folder}}
+    with kernel_folder(path.stem) as folder:
+        resources = {"metadata": {"path": str(folder)}}
         client = nbclient.NotebookClient(notebook, timeout=LONGEST, resources=resources, kernel_name="python3")
         client.startup_timeout = LONGEST
         client.execute()
