@@ -23,32 +23,43 @@ from interleaf.audit.enumerate import Shown
 from interleaf.audit.overview import variants
 from interleaf.audit.properties import Progress
 from interleaf.methods.registry import METHODS, Claims, Method
+from tests.support.code_of import code_of
 
 KNOWN = {text for row in METHODS.values() for text in variants(row)}  # not the methods that tests add
+ROWS = dict(METHODS)  # as they are, whatever a test puts in their place
 SWAPPED = (("a", "b"), ("b", "a"))
 
 
 @cache
+def _code() -> str:
+    """All that an audit may depend on; methods are imported by their names in the table."""
+    return code_of("interleaf.audit", "interleaf.methods")
+
+
+@cache
 def _checked(spec: str, row: Method) -> MethodAudit:
-    if spec not in KNOWN or (run := os.environ.get("PYTEST_XDIST_TESTRUNUID")) is None:
+    if spec not in KNOWN or row is not ROWS[row.name]:
         return check(spec)
-    folder = Path(tempfile.gettempdir()) / f"interleaf-audit-{run}"
-    folder.mkdir(exist_ok=True)
-    for other in folder.parent.glob("interleaf-audit-*"):  # of earlier runs
+    folder = Path(tempfile.gettempdir()) / f"interleaf-audit-{os.getuid()}-{_code()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.utime(folder)
+    for other in folder.parent.glob("interleaf-audit-*"):  # of other code
         if other.stat().st_mtime < time.time() - 86_400:
             shutil.rmtree(other, ignore_errors=True)
     file = folder / spec
     with (folder / f"{spec}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
-            file.write_bytes(pickle.dumps(check(spec)))
+            made = folder / f"{spec}.made"
+            made.write_bytes(pickle.dumps(check(spec)))
+            made.rename(file)  # whole, or not there
     found = pickle.loads(file.read_bytes())
     assert isinstance(found, MethodAudit)
     return found
 
 
 def checked(spec: str) -> MethodAudit:
-    """What the audit finds, once a test run: the processes of a run share results, because some take half a minute."""
+    """What the audit finds, once for the same code: processes and runs share it, because some take half a minute."""
     return _checked(spec, METHODS[spec.partition("(")[0]])
 
 
