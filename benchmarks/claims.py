@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import checks, people, plans, queries, rules, watching
+from benchmarks import checks, exposure, people, plans, queries, rules, watching
 from benchmarks.people import BOUNDED, PER_SEARCH
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.rule import ONE_LOOK, ReportSettings
@@ -242,6 +242,18 @@ def cost_of_weights(effort: Effort, seed: int) -> Iterator[Row]:
             yield Row(claim, name, f"{1.1 * base:,.0f}", *ENOUGH, int(shown.sum()), effort.few, False)
 
 
+def lift_covers(effort: Effort, seed: int) -> Iterator[Row]:
+    """How often the interval of the lift has the truth in it, and whether lifts that are not 0 have the right sign."""
+    for kind in exposure.KINDS:
+        found = [one for one in exposure.lifts(kind, 3_000, 2 * effort.few, seed) if one.interval is not None]
+        claim, covered = "the interval of the lift covers the truth", sum(one.is_covered for one in found)
+        yield Row(claim, kind.name, "3,000", 0.93, 0.97, covered, len(found), False)
+        clear = [one for one in found if one.direction]
+        right = sum(one.direction == np.sign(one.truth) for one in clear)
+        claim = "a lift whose interval leaves out 0 has the right sign"
+        yield Row(claim, kind.name, "3,000", 0.97, 1.0, right, len(clear), False)
+
+
 def false_alarms(effort: Effort, seed: int) -> Iterator[Row]:
     """Sound logs of which a health check fails."""
     counts = [checks.alarms(maker, fault, effort.logs)[2] for maker, fault in checks.SOUND.values()]
@@ -270,6 +282,7 @@ CLAIMS: list[Claim] = [
     planned_power,
     cost_of_watching,
     cost_of_weights,
+    lift_covers,
     false_alarms,
     faults,
 ]

@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.exposure import CURVES, ExposureWorld
 from interleaf import analyze, tally_log
 from interleaf.report.report import Report
 from interleaf.stats.lift import NoLift
-from tests.support.exposure_worlds import ExposureWorld
-
-CURVES = {
-    "1 / rank": 1 / np.arange(1, 21.0),
-    "logarithmic": 1 / np.log2(1 + np.arange(1, 21.0)),
-    "uneven": np.array([1, 0.8, 0.7, 0.35, 0.3, 0.28, 0.25, 0.2, 0.1, 0.1] + [0.1] * 10),
-}
 
 
 def world_of(seed: int, curve: str, moves: int = 4, documents: int = 10) -> tuple[ExposureWorld, np.random.Generator]:

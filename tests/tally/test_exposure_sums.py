@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.exposure import ExposureWorld
 from interleaf import Interleaving, tally_log
 from interleaf.kernels.arrays import exactly
 from interleaf.kernels.jit import plain
@@ -14,7 +15,6 @@ from interleaf.tally import Tally
 from interleaf.tally.exposure_sums import MAX_RANKS, POWERS
 from interleaf.tally.score_sums import ONE
 from tests.oracles import exposure
-from tests.support.exposure_worlds import ExposureWorld
 from tests.support.worlds import EXACT_SPECS, oracle_of, shown_of, worlds_of
 
 PLACED = [spec for spec in EXACT_SPECS if resolve(spec).method.kernels.place is not None]
