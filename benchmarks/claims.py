@@ -245,13 +245,14 @@ def cost_of_weights(effort: Effort, seed: int) -> Iterator[Row]:
 def lift_covers(effort: Effort, seed: int) -> Iterator[Row]:
     """How often the interval of the lift has the truth in it, and whether lifts that are not 0 have the right sign."""
     for kind in exposure.KINDS:
-        found = [one for one in exposure.lifts(kind, 3_000, 2 * effort.few, seed) if one.interval is not None]
+        found = [one for one in exposure.lifts(kind, 3_000, 8 * effort.logs, seed) if one.interval is not None]
         claim, covered = "the interval of the lift covers the truth", sum(one.is_covered for one in found)
         yield Row(claim, kind.name, "3,000", 0.93, 0.97, covered, len(found), False)
         clear = [one for one in found if one.direction]
         right = sum(one.direction == np.sign(one.truth) for one in clear)
         claim = "a lift whose interval leaves out 0 has the right sign"
-        yield Row(claim, kind.name, "3,000", 0.97, 1.0, right, len(clear), False)
+        if clear:
+            yield Row(claim, kind.name, "3,000", 0.97, 1.0, right, len(clear), False)
 
 
 def false_alarms(effort: Effort, seed: int) -> Iterator[Row]:

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 from scipy.stats import binom, binomtest
 
-from benchmarks import calibration, checks, counting_clicks, people, plans, queries, watching
+from benchmarks import calibration, checks, counting_clicks, exposure, people, plans, queries, watching
 from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis.analyze import analyze
@@ -133,6 +133,7 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
     monkeypatch.setattr(queries, "WORLDS", queries.WORLDS[:2])
     monkeypatch.setattr(watching, "WORLDS", {"one visit": watching.WORLDS["one visit"]})
+    monkeypatch.setattr(exposure, "KINDS", exposure.KINDS[:1])
     monkeypatch.setattr(checks, "SOUND", dict(list(checks.SOUND.items())[:1]))
     monkeypatch.setattr(checks, "FAULTS", dict(list(checks.FAULTS.items())[:1]))
     for claim in CLAIMS:

@@ -94,6 +94,8 @@ def test_every_table_of_a_report_comes_as_arrow(name: str) -> None:
         "neutrality": len(report.neutrality),
         "over_time": len(report.over_time),
         "segments": sum(len(segment.comparisons) for segment in report.segments),
+        "lifts": len(report.lifts),
+        "examination": len(report.examination),
     }
     assert tables["health"].to_pylist() == [vars(check) for check in report.health]
     for row, point in zip(tables["over_time"].to_pylist(), report.over_time, strict=True):

@@ -27,7 +27,8 @@ def in_pages(number: int) -> tuple[Row, list[Row]]:
     row = made_row(number, [2])
     later = [made_event(rank, row["time"], 60, event=f"e-{rank}", dwell=float(rank)) for rank in (5, 6)]
     second, third = page_of(row, number, 5, 2, later[:1]), page_of(row, number, 6, 3, later)
-    longest = {name: third[name] for name in ("documents", "ranks", "teams", "log_probability", "page")}
+    names = ("documents", "ranks", "unshown_ranks", "lengths", "union", "teams", "log_probability", "rankings", "page")
+    longest = {name: third[name] for name in names if name in third}
     return row | longest | {"events": row["events"] + later + later[:1]}, [row, second, third]
 
 

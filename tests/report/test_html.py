@@ -66,7 +66,7 @@ def test_the_page_has_the_verdict_then_health_then_the_numbers(name: str) -> Non
 
 def test_the_full_order_is_that_of_a_reader() -> None:
     tables = ["tests", "arms", "slots", "neutrality", "segments", "input", "reading"]
-    assert Outline(page_of("healthy")).sections == ["health", "comparisons", "over_time", "outcomes", *tables]
+    assert Outline(page_of("healthy")).sections == ["health", "comparisons", "lift", "over_time", "outcomes", *tables]
     assert Outline(page_of("with_cycle")).sections[:3] == ["health", "standing", "comparisons"]
 
 

@@ -41,8 +41,9 @@ def test_the_text_of_a_healthy_report_is_short_and_says_the_verdict_first() -> N
         "  To do: Set a holdout share to learn whether interleaving itself hurts.",
     ]
     assert parts[5].split("\n")[2].split("  ")[0] == "candidate over production"
-    assert len(parts) == 13
-    assert parts[11].startswith("Rows dropped: ")
+    assert parts[6].startswith("If candidate were live in place of production: +2.1 % clicks per search ")
+    assert len(parts) == 14
+    assert parts[12].startswith("Rows dropped: ")
 
 
 def test_only_what_is_wrong_is_listed() -> None:

@@ -6,6 +6,7 @@ import pytest
 from benchmarks.exposure import CURVES, ExposureWorld
 from interleaf import analyze, tally_log
 from interleaf.report.report import Report
+from interleaf.report.text import to_text
 from interleaf.stats.lift import NoLift
 
 
@@ -47,6 +48,21 @@ def test_interpolated_values_are_those_of_the_measured_curve(curve: str) -> None
     (lift,), (again,) = estimated.lifts, exact.lifts
     assert lift.lift == pytest.approx(again.lift, abs=width(estimated) / 10)
     assert lift.clicks_first == pytest.approx(again.clicks_first, rel=0.01)
+
+
+def test_a_preferred_ranker_that_would_get_fewer_clicks_is_reported() -> None:
+    rankings = np.array([[[0, 1, 2, 3, 4], [1, 2, 0, 4, 3]]])  # of docs/what-interleaving-cannot-tell.md
+    world = ExposureWorld(rankings, np.array([[0.1, 0.1, 0.9, 0.9, 0.1]]), CURVES["1 / rank"])
+    log = world.log(np.random.default_rng(1), 6000, "competitive_pairs", 5)
+    truth = world.clicks_alone(5)
+    for control in ("A", "B"):
+        report = analyze(log, control=control)
+        (lift,) = report.lifts
+        assert report.verdict.winner == "A"
+        assert truth[0] < truth[1]
+        assert (lift.is_loss_of("A"), lift.is_loss_of("B"), lift.is_loss_of(None)) == (True, False, False)
+        assert "but its own list would get fewer clicks" in to_text(report)
+        assert ("A/B test before you make A live" in report.verdict.next_step) == (control == "B")
 
 
 def test_given_examination_has_no_interval_and_makes_that_of_the_lift_narrower() -> None:

@@ -14,6 +14,8 @@ from interleaf.report.model import (
     WARNING,
     Check,
     Comparison,
+    Examination,
+    Lift,
     Metric,
     Neutrality,
     Point,
@@ -157,6 +159,12 @@ def healthy() -> ReportData:
             for value, size, estimate in (("desktop", 6_100, 0.071), ("phone", 4_000, 0.004), ("tablet", 312, -0.03))
         ),
         notes=("Units are users where one was logged, else sessions.",),
+        lifts=(Lift("candidate", "production", 0.021, (0.004, 0.038), 0.84, 0.823, 0.01, 0.02),),
+        examination=(
+            Examination(1, 1.0, None, 0, True),
+            Examination(2, 0.6, (0.55, 0.66), 812, True),
+            Examination(3, 0.4, (0.3, 0.53), 31, False),
+        ),
     )  # fmt: skip
 
 
@@ -224,6 +232,7 @@ def with_cycle() -> ReportData:
         neutrality=tuple(Neutrality(name, 2.0, 0.2, None) for name in rankers),
         over_time=tuple(point for pair in pairs for point in points(pair.first, pair.second, pair.estimate or 0.0)),
         segments=(),
+        lifts=tuple(Lift(pair.first, pair.second, 0.1, (0.0, 0.2), 1.1, 1.0, 0.0, 0.0) for pair in pairs),
     )
 
 
@@ -248,6 +257,8 @@ def nothing_computed() -> ReportData:
         over_time=(Point(SINCE, "candidate", "production", 3, None, None),),
         segments=(Segment("device", "phone", 3, (in_segment(pair),)),),
         notes=(),
+        lifts=(Lift("candidate", "production", *(None,) * 6, None, f"{REASON} (lift)", "few_clicks"),),
+        examination=(),
     )
 
 
@@ -274,6 +285,7 @@ def hostile() -> ReportData:
         over_time=tuple(point for pair in pairs for point in points(pair.first, pair.second, 0.02)),
         segments=tuple(Segment(SCRIPT, name, 9, (in_segment(pairs[0]),)) for name in HOSTILE),
         notes=(f"# {SCRIPT}", "1. one\n2. two", everything),
+        lifts=tuple(Lift(pair.first, pair.second, *(None,) * 6, None, SCRIPT, "x") for pair in pairs),
     )
 
 
@@ -296,6 +308,7 @@ def very_many(rankers: int = 40, control: str | None = None) -> ReportData:
         slots=slots(names, 10),
         neutrality=(),
         over_time=(),
+        lifts=tuple(Lift(pair.first, pair.second, 0.1, (0.0, 0.2), 1.1, 1.0, 0.0, 0.0) for pair in pairs),
     )
 
 

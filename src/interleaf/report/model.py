@@ -272,6 +272,11 @@ class Lift:
     reason: str = ""
     code: str = ""
 
+    def is_loss_of(self, ranker: str | None) -> bool:
+        """Whether this ranker is one of the two, and would surely get fewer clicks than the other."""
+        low, high = self.bounds or self.interval or (-1.0, 1.0)
+        return (ranker == self.first and high < 0) or (ranker == self.second and low > 0)
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -200,13 +200,12 @@ def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
         sentence += (
             f" With what the lists never showed, it may be anything from {100 * low:+.1f} to {100 * high:+.1f} %."
         )
-    if report.verdict.trusted and report.verdict.winner in (lift.first, lift.second):
-        prefers_first = report.verdict.winner == lift.first
-        if (high < 0) if prefers_first else (low > 0):
-            sentence += (
-                f" The ranker that people prefer would get fewer {what}: people who find what they want at the top may "
-                "click less."
-            )
+    winner = report.verdict.winner
+    if winner is not None and report.verdict.trusted and lift.is_loss_of(winner):
+        sentence += (
+            f" In interleaved lists people prefer the documents of {names[winner]}, but its own list would get fewer "
+            f"{what}. Both can be true; an A/B test measures whole lists."
+        )
     return sentence
 
 

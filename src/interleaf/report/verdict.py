@@ -8,7 +8,7 @@ from interleaf.log.drop_reasons import EventStatus, text_of
 from interleaf.report import model
 from interleaf.report.format import signed, span
 from interleaf.report.log_checks import unusable_events
-from interleaf.report.model import Activity, Check, Comparison, Totals, Verdict
+from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, Verdict
 from interleaf.report.rule import ReportSettings
 
 NOTHING = Totals(0, 0, 0, True, None, None)
@@ -20,6 +20,7 @@ def verdict(
     settings: ReportSettings,
     totals: Totals = NOTHING,
     activity: Sequence[Activity] = (),
+    lifts: Sequence[Lift] = (),
 ) -> Verdict:
     """The verdict by the rule of the report. After a failed check, it is not trusted."""
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
@@ -32,7 +33,10 @@ def verdict(
     if failed:
         code = model.BROKEN
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
-    return Verdict(sentence, winner, not failed, failed, code, _next_step(code, winner, settings, totals, comparisons))
+    step = _next_step(code, winner, settings, totals, comparisons)
+    if code == model.PREFERRED and winner != settings.control and any(one.is_loss_of(winner) for one in lifts):
+        step = f"Compare both in an A/B test before you make {winner} live: its own list would get fewer clicks."
+    return Verdict(sentence, winner, not failed, failed, code, step)
 
 
 def _next_step(

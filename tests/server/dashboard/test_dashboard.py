@@ -238,6 +238,23 @@ def test_every_report_becomes_a_page(visitor: Visitor, monkeypatch: pytest.Monke
     assert ("DO NOT TRUST THIS" in page.text) == ('class="doubtful"' in page.text) == (name == "broken")
 
 
+def test_the_page_says_what_the_ranker_would_get_if_it_were_live(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.service.make()
+    settings = visitor.service.store.experiment("shoes").settings
+    standing_of(EXAMPLES["healthy"], monkeypatch, settings)
+    page = visitor.open("/experiments/shoes").text
+    sentence = "If candidate were live in place of production: +2.1 % clicks per search (95 %: +0.4 to +3.8)."
+    assert f'<p class="sentence" id="worth">{sentence}</p>' in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert page.index('id="worth"') < page.index('<section id="health">') < page.index('<section id="lift">')
+    standing_of(EXAMPLES["nothing_computed"], monkeypatch, settings)
+    visitor.service.client.app.state.service.reports._cache.clear()  # type: ignore[attr-defined]
+    unknown = visitor.open("/experiments/shoes").text
+    assert 'id="worth"' not in unknown
+    assert "is not known: " in unknown[unknown.index('<section id="lift">') :]
+
+
 def test_of_many_rankers_the_leaderboard_comes_first_and_the_pairs_are_folded(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

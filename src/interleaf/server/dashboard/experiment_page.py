@@ -88,7 +88,7 @@ def _to_document(
 
 MAX_EXAMPLES = 8
 # Sections after the leaderboard, the scorecard, the estimate over time and the progress, in this order.
-NUMBERS = ("neutrality", "slots", "arms", "segments")
+NUMBERS = ("lift", "neutrality", "slots", "arms", "segments")
 WRONG = {MARKS[FAILED], MARKS[WARNING]}
 
 
@@ -163,12 +163,14 @@ def _parts(visit: Visit, settings: Experiment, version: int, current: CurrentRep
     laid_out = lay_out(report)
     sections = {section.name: section for section in laid_out.sections}
     checks = sections["health"].tables
+    is_known = len(report.lifts) == 1 and report.lifts[0].lift is not None
     drawings, missing = visit.shared.charts.get_blocking((settings.name, version))
     return {
         "report": report,
         "page": laid_out,
         "sections": sections,
         "scorecard": scorecard(settings, current.reports),
+        "lift": sections["lift"].words[0] if is_known else "",
         "charts": drawings,
         "missing": missing,
         "wrong": _select_checks(checks, is_wrong=True),
