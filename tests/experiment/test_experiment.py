@@ -284,6 +284,9 @@ def test_an_a_a_mixes_the_control_with_itself() -> None:
     assert row is not None
     assert row["rankings"] == [OLD, OLD]
     assert shoes(mode="aa").scored_by == "binary"
+    assert shoes(mode="aa").method == "team_draft"  # the default would give no document an owner
+    with pytest.raises(ExperimentError, match="identical rankings always tie; give 'aa_relabelled', or method"):
+        shoes(mode="aa", method="competitive_pairs")
 
 
 def test_a_relabelled_a_a_swaps_names_for_half_of_the_units_and_always_the_same() -> None:
@@ -331,7 +334,7 @@ def test_pages_are_cut_from_one_list_whatever_stands_fixed(k: int, pages: int, r
         if rank <= len(whole):
             assert whole[rank - 1] == document
     organic = [document for document in whole if document not in fixed.values()]
-    expected = interleave(RANKINGS, "team_draft", len(OLD), key=("shoes", 1, "user-7", "trail")).documents
+    expected = interleave(RANKINGS, experiment.method, len(OLD), key=("shoes", 1, "user-7", "trail")).documents
     assert tuple(organic) == expected[: len(organic)]
 
 

@@ -19,13 +19,14 @@ from interleaf import (
     credit,
     interleave,
 )
+from interleaf.methods.registry import DEFAULT
 
 TWO: Any = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
 THREE: Any = [["a", "b"], ["b", "a"], ["c", "a"]]
 
 
 def shown() -> Interleaving:
-    return interleave(TWO, key="user-7", k=3)
+    return interleave(TWO, "team_draft", key="user-7", k=3)
 
 
 def of(documents: Any = ("d1", "d4"), teams: Any = (0, 1), method: Any = "team_draft", rankings: Any = TWO) -> object:
@@ -40,8 +41,8 @@ RANKINGS: dict[str, Case] = {
         RankingError,
         ["'production'", "'a'", "ranks 1 and 3", "keep the first"],
     ),
-    "one ranker": (lambda: interleave([["a"]]), RankingError, ["team_draft", "2 to", "not 1", "'A'"]),
-    "no ranker": (lambda: interleave([]), RankingError, ["team_draft", "not 0"]),
+    "one ranker": (lambda: interleave([["a"]]), RankingError, [DEFAULT, "2 to", "not 1", "'A'"]),
+    "no ranker": (lambda: interleave([]), RankingError, [DEFAULT, "not 0"]),
     "three for balanced": (lambda: interleave(THREE, "balanced"), RankingError, ["balanced", "exactly 2", "not 3"]),
     "three for constraints": (lambda: interleave(THREE, "document_constraint"), RankingError, ["exactly 2", "not 3"]),
     "three for the sign of ranks": (

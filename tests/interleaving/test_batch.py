@@ -103,12 +103,12 @@ def test_clicks_must_fit_the_lists() -> None:
 def test_an_average_over_owners_that_cannot_be_computed_is_refused() -> None:
     """More than 12 rankers and 12 positions are too many for `list`; `place` draws more lists instead."""
     rankings = np.array([[np.roll(np.arange(26), 2 * ranker) for ranker in range(13)]])
-    shown = interleave_batch(rankings, k=13, keys=["user-7"])
+    shown = interleave_batch(rankings, "team_draft", k=13, keys=["user-7"])
     clicks = np.ones((1, 13), np.bool_)
     with pytest.raises(ListError, match=r"cannot credit row 0 by 'click_list' \(1 such rows\)"):
         credit_batch(shown, clicks, "click_list")
     with pytest.raises(ListError, match="cannot credit this list by 'click_list'"):
-        interleaf.credit(interleaf.interleave(rankings[0].tolist(), k=13, key="user-7"), [1], "click_list")
+        interleaf.credit(interleaf.interleave(rankings[0].tolist(), "team_draft", 13, "user-7"), [1], "click_list")
     assert credit_batch(shown, clicks, "click_place").credit.sum() == pytest.approx(13)
 
 
@@ -116,7 +116,7 @@ def test_an_average_over_owners_that_cannot_be_computed_is_refused() -> None:
 def test_averages_of_redrawn_lists_have_the_mean_of_the_drawn_owners(rankers: int) -> None:
     """With five rankers there are more drafts than are enumerated, so lists are drawn again (z below 5, fixed keys)."""
     rankings = np.array([[np.random.default_rng(ranker).permutation(11) for ranker in range(rankers)]])
-    shown = interleave_batch(rankings, keys=list(range(4000)), queries=np.zeros(4000, np.int64))
+    shown = interleave_batch(rankings, "team_draft", keys=list(range(4000)), queries=np.zeros(4000, np.int64))
     clicks = np.random.default_rng(1).random(shown.documents.shape) < 1 / (1 + shown.documents % 7)
     plain, averaged = (credit_batch(shown, clicks, scheme).credit for scheme in ("click", "click_place"))
     difference = (plain - averaged)[:, 0] - (plain - averaged)[:, 1]

@@ -17,7 +17,7 @@ from tests.tally.test_tally import check_same
 
 def page_of(row: Row, number: int, size: int, page: int, events: list[Row], **more: Any) -> Row:
     """A further page of a row, as a writer logs it: without who asked for what."""
-    shown = interleave(RANKINGS[:2], k=size, key=("row", number)).to_dict(rankings=True)
+    shown = interleave(RANKINGS[:2], "team_draft", k=size, key=("row", number)).to_dict(rankings=True)
     bare = {name: value for name, value in row.items() if name not in ("unit", "attributes")}
     return bare | shown | {"page": page, "time": row["time"] + timedelta(minutes=page), "events": events} | more
 

@@ -171,7 +171,7 @@ def test_lists_and_teams_are_possible_exactly_if_a_draft_can_give_them(world: An
     rankings = [list(ranking) for ranking in world.rankings]
     size = min(world.k, *map(len, rankings))
     drawn = set(distribution(rankings, "team_draft", size))
-    shown = interleave(dict(zip("AB", rankings, strict=True)), k=size, key="any")
+    shown = interleave(dict(zip("AB", rankings, strict=True)), "team_draft", k=size, key="any")
     rows: list[Row] = []
     expected: list[bool] = []
     for documents in permutations(sorted({document for ranking in rankings for document in ranking}), size):

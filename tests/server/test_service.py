@@ -282,7 +282,7 @@ def test_metrics_count_requests_and_events(service: Live) -> None:
     assert values["interleaf_write_queue",] == 0
     assert values["interleaf_fold_backlog_seconds",] >= 0
     assert values["interleaf_resident_memory_bytes",] > 10_000_000
-    assert values["interleaf_running_experiment_info", "1", "shoes", "team_draft"] == 1
+    assert values["interleaf_running_experiment_info", "1", "competitive_pairs", "shoes"] == 1
     assert values["interleaf_build_info", *sorted((version("interleaf"), platform.python_version()))] == 1
 
 

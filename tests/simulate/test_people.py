@@ -51,7 +51,7 @@ def rows(made: World, **options: Any) -> list[dict[str, Any]]:
 
 @cache
 def ordinary() -> list[dict[str, Any]]:
-    return rows(world(People(units=2000)))
+    return rows(world(People(units=2000), method="team_draft"))
 
 
 def clicks(row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from interleaf.cli.output import show_progress
 from interleaf.errors import did_you_mean
 from interleaf.execution.options import LogOptions
+from interleaf.methods.registry import DEFAULT
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -145,5 +146,5 @@ def add_confidence(parser: argparse.ArgumentParser) -> None:
 
 def add_method_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for a method and the number of documents."""
-    parser.add_argument("--method", default="team_draft", metavar="SPEC", help="method, such as 'probabilistic(tau=3)'")
+    parser.add_argument("--method", default=DEFAULT, metavar="SPEC", help="method, such as 'probabilistic(tau=3)'")
     parser.add_argument("-k", type=int, default=10, help="number of documents to show")

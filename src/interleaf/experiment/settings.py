@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.limits import MAX_K
-from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
+from interleaf.methods.registry import DEFAULT, ResolvedMethod, methods, resolve
 
 MAX_TEXT = 200
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -256,6 +256,8 @@ class Experiment:
                     raise ExperimentError(name, data[name], str(remedy)) from None
             elif name in ("name", "rankers"):
                 raise ExperimentError(name, None, f"it is required: {setting.metadata['meaning']}")
+        if values.get("mode") == AA:
+            values.setdefault("method", AA_METHOD)
         return cls(**values)
 
     def __post_init__(self) -> None:
@@ -286,8 +288,9 @@ class Experiment:
             raise ExperimentError("primary", self.primary, f"give one of the events, {listed(self.events)}")
         if self.offset is not None and self.offset + self.share > 1 + 1e-9:
             raise ExperimentError("offset", self.offset, f"a share of {self.share:g} ends beyond 1 from there")
-        if self.mode == AA and AA_SCHEME not in chosen.method.schemes_for(len(self.rankers)):
-            raise ExperimentError("mode", self.mode, f"{self.method} scores no plain ownership; give {RELABELLED!r}")
+        if self.mode == AA and AA_SCHEME not in chosen.method.rankless_schemes:
+            remedy = f"with {self.method}, identical rankings always tie; give {RELABELLED!r}, or method {AA_METHOD!r}"
+            raise ExperimentError("mode", self.mode, remedy)
 
     @cached_property
     def chosen(self) -> ResolvedMethod:
@@ -342,5 +345,7 @@ class Experiment:
 
 
 AA_SCHEME, WEIGHTED = "binary", "weighted"
+# The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
+AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}
 NOTES = ("owner", "hypothesis", "description", "tags")  # they change no list and no number: they can always be edited

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interleaf.errors import DataError, listed
+from interleaf.methods.registry import FOREIGN
 from interleaf.stable_codes import Code
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class ImportOptions:
     """Options for what files do not contain; an importer uses those that concern its format."""
 
     experiment: str = "imported"
-    method: str = field(default="team_draft")  # method of lists whose hits have owners
+    method: str = field(default=FOREIGN)  # method of lists whose hits have owners
     single: str = field(default="single")  # method of lists that one ranker made
     ordinals: int | None = None  # the number of the first position; None: guess from the log
     unit: str | None = None  # kind of id that identifies a unit; None: the first that nearly all queries have

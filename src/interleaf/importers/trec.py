@@ -20,6 +20,7 @@ from interleaf.importers.protocol import UNDATED
 from interleaf.interleaving.api import interleave
 from interleaf.log.reader import read
 from interleaf.log.record_batches import rows_of, rows_to_batch, whole_file, write_batches
+from interleaf.methods.registry import DEFAULT
 
 AT_ONCE = 1024
 LOG_RANKINGS = "log the rankings (LogWriter's rankings=True)"
@@ -93,7 +94,7 @@ def _name(text: str) -> str:
 def compose(
     rankings: Mapping[str, Mapping[str, Sequence[str]]],
     out: str | Path,
-    method: str = "team_draft",
+    method: str = DEFAULT,
     k: int = 10,
     *,
     experiment: str = "composed",

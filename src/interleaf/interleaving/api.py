@@ -28,7 +28,7 @@ from interleaf.interleaving.rankings import (
 )
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.randomness import Key, bytes_of, key_of
-from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.registry import DEFAULT, FOREIGN, ResolvedMethod, resolve
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Interleaving:
         cls,
         rankings: Rankings,
         documents: Sequence[Document],
-        method: str = "team_draft",
+        method: str = FOREIGN,
         teams: Sequence[int] | None = None,
         *,
         fixed: Mapping[int, Document] | None = None,
@@ -162,7 +162,7 @@ class Interleaving:
         """Read and check what `to_dict` wrote; `rankings` may replace `ranks`."""
         if not isinstance(data, Mapping):
             raise ListError(f"a stored list is a mapping, as to_dict gives it, not {data!r}")
-        chosen = resolve(data.get("method", "team_draft"))
+        chosen = resolve(data.get("method", FOREIGN))
         if "ranks" not in data and "rankings" in data:
             shown = cls.of(*serialisation.rankings_and_documents(data, chosen), chosen.text, data.get("teams"))
             return replace(shown, **serialisation.check_extras(data))
@@ -234,7 +234,7 @@ class Outcome:
 
 def interleave(
     rankings: Rankings,
-    method: str = "team_draft",
+    method: str = DEFAULT,
     k: int = 10,
     key: Key | None = None,
     *,
@@ -296,7 +296,7 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
     return Outcome(dict(zip(shown.rankers, values.tolist(), strict=True)), preference, named.name)
 
 
-def warm(method: str = "team_draft", rankers: int = 2) -> None:
+def warm(method: str = DEFAULT, rankers: int = 2) -> None:
     """Compile a method's kernels now, so that the first request does not wait for it."""
     with _kernels().compiling():
         shown = warm_composing(method, rankers)

@@ -21,7 +21,7 @@ from interleaf.kernels.arrays import Array, DrawnLists as DrawnLists, EncodedRan
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, bytes_of, key_of
 from interleaf.methods.loops import credit_batch as credit_loop, score_columns
-from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme
 
 CHUNK = 4096
@@ -161,7 +161,7 @@ class BatchOutcome:
 
 def interleave_batch(
     rankings: ArrayLike,
-    method: str = "team_draft",
+    method: str = DEFAULT,
     k: int = 10,
     keys: Sequence[Key] | None = None,
     *,

@@ -164,7 +164,8 @@ class ResolvedMethod:
         return scheme_of(name or offered[0])
 
 
-DEFAULT = "team_draft"
+DEFAULT = "competitive_pairs"  # of all functions and commands that make lists; docs/studies/sensitivity.md says why
+FOREIGN = "team_draft"  # of lists that another system made, if nothing says how: search engines use team draft
 
 
 def resolve(text: str | ResolvedMethod) -> ResolvedMethod:

@@ -14,7 +14,7 @@ from interleaf.stats.compare import difference
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
 from interleaf.tally import Fact, Tally, page_sums
-from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, SHOWN, SLOTS, rule_of
+from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, DRAFT, SHOWN, SLOTS, rule_of
 from interleaf.tally.score_sums import ONE
 
 MIN_EXPECTED_CLICKS = 30  # clicks of a ranker are lost if at least this many are expected and hardly any came
@@ -195,11 +195,14 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
 @health_check(CheckCode.CLICKS_BY_RANKER, "Clicks by ranker", interleaved=True)
 def clicks_by_ranker(data: CheckInput) -> CheckResult:
     """Are clicks on the documents of one ranker lost? If it warns or fails, follow such a click from the page to the
-    log. Where a document is the next one of every ranker, chance decides who owns it and people cannot know, so both
-    owners should get equally many clicks.
+    log. Where a document is the next one of every ranker, team draft decides by chance who owns it and people cannot
+    know, so both owners should get equally many clicks. With other methods the check only warns, if a ranker gets
+    hardly any clicks.
     """
     rankers, owners = data.tally.about.rankers, data.tally.evidence.draws.owners
     owned, clicks = owners[:, :, SLOTS], owners[:, :, CLICKS]
+    composed = resolve(data.tally.about.composed)
+    has_coins = rule_of(composed) == DRAFT  # if not, a ranker may own only documents that people do not want
     remedy = "clicks on the documents of one ranker are lost: follow such a click from the page to the log"
     for place, ranker in enumerate(rankers):
         mine, others = int(owned[:, place].sum()), int(owned.sum() - owned[:, place].sum())
@@ -209,12 +212,14 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
         is_enough = expected >= MIN_EXPECTED_CLICKS and (by_others > 0).sum() >= MIN_BUCKETS
         if is_enough and own < NEARLY_NONE * expected:
             figure = f"{own:,} clicks on {mine:,} documents of {ranker}; the others' rate would give {expected:,.0f}"
-            return CheckResult(FAILED, figure, remedy)
+            return CheckResult(FAILED if has_coins else WARNING, figure, remedy)
     tests = [_test_coins(owners, place) for place in range(len(rankers))]
     worst = codes.smallest(holm([test[2] for test in tests]))
     if worst is None:
         reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
-        return CheckResult(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed")
+        if not has_coins:
+            reason = f"in lists of {composed.method.name} no owner of a document is decided by chance"
+        return CheckResult(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed; an A/A test can show them")
     p_value, place = worst
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))

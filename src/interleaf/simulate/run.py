@@ -19,7 +19,7 @@ from interleaf.interleaving.rankings import check_k, check_rankers, letter
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
 from interleaf.kernels.jit import kernel
 from interleaf.methods.loops import score_columns
-from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 from interleaf.methods.schemes import TOLERANCE
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import streams, words_of
@@ -226,7 +226,7 @@ class Result:
 def run(
     data: Judged,
     rankers: Sequence[Ranker] | Callable[[int], Sequence[Ranker]],
-    method: str = "team_draft",
+    method: str = DEFAULT,
     clicks: str | ClickModel = "navigational",
     impressions: int = 10_000,
     runs: int = 25,

@@ -30,7 +30,7 @@ from interleaf import log
 from interleaf.errors import DataError
 from interleaf.interleaving.rankings import check_k, check_rankers, letter
 from interleaf.kernels.arrays import Array
-from interleaf.methods.registry import ResolvedMethod, resolve
+from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 from interleaf.simulate.data import Judged
 from interleaf.simulate.pages import RankedDocuments, caption_texts, habits_of, shifted
 from interleaf.simulate.people import People, SimulatedUnits, arms_of, side
@@ -150,7 +150,7 @@ class World:
     data: Judged
     rankers: Sequence[Ranker] | Mapping[str, Ranker]
     people: People = field(default_factory=People)
-    method: str = field(default="team_draft")
+    method: str = field(default=DEFAULT)
     k: int = 10
     seed: int = 0
     arms: Mapping[str, float] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class Case:
         queries = QUERIES // 2 if equal else QUERIES
         data = synthetic(queries, DOCUMENTS, 2, strengths=self.strengths, seed=("caption2012", seed))
         people = People(clicks=clicks, captions=self.captions, captions_lean=self.lean)
-        return World(mirrored(data) if equal else data, [1, 2], people, seed=seed)
+        return World(mirrored(data) if equal else data, [1, 2], people, "team_draft", seed=seed)
 
     def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:
         """Its log, with captions, and with judgments or without."""

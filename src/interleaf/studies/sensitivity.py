@@ -123,9 +123,9 @@ def _choose(
 
 
 def ratios(outcome: GroupOutcome, score: Score) -> Array:
-    """The traffic of a score relative to today's default, by pair; nan if neither decides rightly.
+    """The traffic of a score relative to the reference, by pair; nan if neither decides rightly.
 
-    It is infinite if only the default decides rightly, and 0 if only the score does.
+    It is infinite if only the reference decides rightly, and 0 if only the score does.
     """
     today, other = outcome.traffic(TODAY), outcome.traffic(score)
     unknown = (np.isinf(today) & np.isinf(other)) | (np.abs(outcome.truth) < MIN_GAP)
