@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from interleaf.tally import Tally
 ROWS = 1_000_000
 MANY_ROWS = 100_000
 REPEATS = 3
+SCHEMES = ("click", "click_deduped", "click_list", "click_place")
 
 
 class Cost(NamedTuple):
@@ -50,6 +52,9 @@ def tables(rows: int = ROWS) -> Iterator[str]:
             read, ours = (_least(what, path, small) for what in ("read", "tally"))
             yield _line(f"pyarrow reads {part:,}", part, read, read)
             yield _line(f"analyze {part:,}", part, ours, read)
+        yield f"\n{rows:,} impressions by scheme of team_draft, and the time over that of click"
+        costs = {scheme: _least(scheme, path, small) for scheme in SCHEMES}
+        yield from (_line(scheme, rows, cost, costs["click"]) for scheme, cost in costs.items())
         path = _log(Path(folder) / "many.parquet", MANY_ROWS, "pairwise_preference", 40)
         read, ours = (_least(what, path, path) for what in ("read", "tally"))
         yield f"\n{MANY_ROWS:,} impressions of 40 rankers (pairwise_preference)"
@@ -71,7 +76,8 @@ def _least(what: str, path: Path, small: Path) -> Cost:
 
 def measure(what: str, path: str, small: str) -> Cost:
     """In this process: a small log first, so that code is imported and compiled before the clock starts."""
-    work: Callable[[str], Tally | None] = _read if what == "read" else tally_log
+    scheme = what if what in SCHEMES else None
+    work: Callable[[str], Tally | None] = _read if what == "read" else partial(tally_log, scheme=scheme)
     work(small)
     wall, processor = time.perf_counter(), time.process_time()
     tally = work(path)

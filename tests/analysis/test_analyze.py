@@ -77,10 +77,12 @@ def check_comparison(found: Comparison, sums: Sums, pair: tuple[int, int]) -> No
     assert found.effective_units == pytest.approx(float(sums.effective), rel=1e-12)
     assert (found.impressions, found.clicked) == (sums.impressions, sums.clicked)
     assert found.units == sum(cell.clicked > 0 for cell in sums.units.values())
-    preferring = [cell.sums[pair] for cell in sums.units.values() if abs(cell.sums[pair]) > cell.clicked]
-    assert found.unit_wins == sum(value > 0 for value in preferring)
-    assert found.unit_losses == sum(value < 0 for value in preferring)
-    assert found.unit_sign_test_p_value == pytest.approx(sign_test(found.unit_wins, found.unit_losses), rel=1e-9)
+    assert (found.unit_wins is None) == (found.wins is None)
+    if found.unit_wins is not None and found.unit_losses is not None:
+        preferring = [cell.sums[pair] for cell in sums.units.values() if abs(cell.sums[pair]) > cell.clicked]
+        assert found.unit_wins == sum(value > 0 for value in preferring)
+        assert found.unit_losses == sum(value < 0 for value in preferring)
+        assert found.unit_sign_test_p_value == pytest.approx(sign_test(found.unit_wins, found.unit_losses), rel=1e-9)
     assert found.per_person_estimate == pytest.approx(float(sums.estimate(pair, 1)), rel=1e-12, abs=1e-15)
     assert found.per_search_estimate == pytest.approx(float(sums.per_search(pair)), rel=1e-12, abs=1e-15)
     mean, square = float(sums.per_search(pair)), sums.squares[pair] / ONE / sums.clicked
@@ -94,13 +96,60 @@ def check_comparison(found: Comparison, sums: Sums, pair: tuple[int, int]) -> No
         assert found.sign_test_p_value == pytest.approx(sign_test(wins, losses), rel=1e-9)
 
 
-@pytest.mark.parametrize("scheme", ["click_list", "normalized_place"])
-def test_wins_are_not_counted_where_credit_is_averaged_over_owners(scheme: str) -> None:
-    (found,) = analyze(table(world()), scheme=scheme).comparisons
-    assert (found.wins, found.losses, found.ties, found.delta) == (None,) * 4
-    assert scheme in found.reasons["wins"]
-    (plain,) = analyze(table(world()), scheme="click").comparisons
-    assert plain.wins is not None
+AVERAGED = ["click_list", "normalized_list", "click_place", "normalized_place"]
+
+
+@pytest.mark.parametrize("rankers", [2, 3])
+@pytest.mark.parametrize("scheme", AVERAGED)
+def test_where_credit_is_averaged_over_owners_lists_are_counted_by_the_drawn_owners(scheme: str, rankers: int) -> None:
+    source = table(world(rankers=rankers))
+    report, events = analyze(source, scheme, look=(1, 1)), {"click": 1.0, "purchase": -2.5}
+    plain = Sums(rows_of(source), Rules("binary_deduped"))
+    for found, pair in zip(map(as_given, report.comparisons), combinations(range(rankers), 2), strict=True):
+        wins, losses = plain.wins[pair], plain.losses[pair]
+        assert (found.wins, found.losses, found.ties) == (wins, losses, plain.clicked - wins - losses)
+        assert found.delta == pytest.approx((wins - losses) / 2 / plain.clicked, abs=1e-15)
+        assert found.sign_test_p_value == pytest.approx(sign_test(wins, losses), rel=1e-9)
+        assert found.counted_by == "drawn_owners"
+        assert (found.unit_wins, found.unit_losses, found.unit_sign_test_p_value) == (None, None, None)
+        assert found.reasons["unit_wins"].endswith("so people who prefer a ranker are not counted")
+    assert "counted_by_owners" in report.note_codes
+    plain = Sums(rows_of(source), Rules("binary_deduped", events=events))
+    (found, *_) = map(as_given, analyze(source, scheme, events=events).comparisons)
+    assert (found.wins, found.losses) == (plain.wins[0, 1], plain.losses[0, 1])
+
+
+@pytest.mark.parametrize("scheme", AVERAGED)
+def test_sessions_are_counted_by_the_drawn_owners_too(scheme: str) -> None:
+    source = table(world(units=80))
+    plain = Sums(rows_of(source), Rules("binary_deduped"), sessions=1800.0)
+    found = as_given(analyze(source, scheme, sessions=1800.0).comparisons[0])
+    assert (found.wins, found.losses, found.clicked) == (plain.wins[0, 1], plain.losses[0, 1], plain.clicked)
+
+
+def test_lists_of_a_scheme_with_a_fair_sign_are_counted_by_their_score() -> None:
+    for scheme in ("binary_deduped", "click", "normalized_deduped"):
+        report = analyze(table(world()), scheme)
+        assert report.comparisons[0].counted_by == "score"
+        assert "counted_by_owners" not in report.note_codes
+    (found,) = analyze(table(world("optimized"))).comparisons
+    assert (found.counted_by, found.wins, found.unit_wins) == ("", None, None)
+
+
+@pytest.mark.parametrize(("lacking", "scheme"), [(slice(None), "click_list"), (slice(0, 30), "normalized_list")])
+def test_lists_are_not_counted_if_some_have_no_owners(lacking: slice, scheme: str) -> None:
+    rows = rows_of(table(world()))
+    expected = analyze(table_of(rows), scheme)
+    for row in rows[lacking]:
+        row["teams"] = None
+    number = sum(row["arm"] == "interleaved" and bool(row["events"]) for row in rows[lacking])
+    report = analyze(table_of(rows), scheme)
+    (found,) = report.comparisons
+    reason = f"they are counted by the drawn owners, which {number:,} lists with an event do not have"
+    assert [found.reasons[name] for name in ("wins", "losses", "ties", "delta")] == [reason] * 4
+    assert (found.wins, found.losses, found.ties, found.delta, found.counted_by) == (None, None, None, None, "")
+    assert "counted_by_owners" not in report.note_codes
+    assert (found.estimate, found.interval) == (expected.comparisons[0].estimate, expected.comparisons[0].interval)
 
 
 @pytest.mark.parametrize(("method", "rankers"), EVERY)

@@ -54,6 +54,8 @@ WAYS: dict[str, Task] = {
     ),
     "by another method": Task(Scoring(method="probabilistic(tau=1)")),
     "by session": Task(Scoring(sessions=1800.0)),
+    "by averaged credit": Task(Scoring("click_place", counting=Counting({"click": 1, "purchase": 2.5}))),
+    "by averaged credit of sessions": Task(Scoring("normalized_list", sessions=1800.0)),
 }
 
 
@@ -65,6 +67,8 @@ WAYS: dict[str, Task] = {
         ("split, weighted, without crawlers", 5),
         ("by another method", 2),
         ("by session", 4),
+        ("by averaged credit", 3),
+        ("by averaged credit of sessions", 2),
     ],
 )
 def test_any_number_of_parts_gives_the_local_tally(

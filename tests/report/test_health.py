@@ -13,7 +13,7 @@ from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
-from interleaf.report.model import Check, Comparison, Totals
+from interleaf.report.model import DRAWN_OWNERS, Check, Comparison, Totals
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings
 from interleaf.report.verdict import verdict
@@ -311,6 +311,10 @@ def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
     assert said.sentence.startswith("All 40 lists where clicks favoured one of the two favoured B. That is too uniform")
     mixed = replace(found, wins=10)  # every bucket as many wins, and as many losses
     assert mixed.unanimous is None
+    owned = replace(found, counted_by=DRAWN_OWNERS)  # scores are averaged over owners, so counts may contradict them
+    assert replace(owned, wins=1, losses=0).unanimous is None
+    even = verdict([replace(owned, losses=0, ties=40)], [], ReportSettings()).sentence
+    assert even.startswith("All 40 lists where clicks favoured one of the two favoured B. ")
     three = [replace(found, second="B"), replace(ONE, second="C"), replace(ONE, first="B", second="C")]
     assert "1 of them is too uniform" in verdict(three, [], ReportSettings()).sentence
 
@@ -320,6 +324,14 @@ def test_planned_looks_decide_instead_of_anytime_intervals() -> None:
     assert found.winner == "A"
     assert "with 95% confidence, at look 2 of 5" in found.sentence
     assert verdict([replace(ONE, interval=(-0.1, 0.3), units=30)], [], ReportSettings(look=(2, 5))).winner is None
+
+
+def test_the_verdict_says_if_lists_are_counted_by_the_drawn_owners() -> None:
+    found = replace(ONE, clicked=90, wins=50, losses=30, ties=10, counted_by=DRAWN_OWNERS)
+    assert verdict([found], [], ReportSettings()).sentence.startswith(
+        "People prefer A to B: of 90 lists with an event, counted by the drawn owners, 50 favoured A, 30 B and 10 "
+        "neither. Chance does not explain that"
+    )
 
 
 def test_many_rankers_are_held_against_all_pairs() -> None:

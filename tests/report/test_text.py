@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from interleaf.report.charts import charts
 from interleaf.report.format import Names
-from interleaf.report.text import show, to_text
+from interleaf.report.frames import to_frame
+from interleaf.report.json_format import to_dict
+from interleaf.report.text import show, to_markdown, to_text
 from tests.support.report_examples import EXAMPLES, broken, healthy, hostile, nothing_computed, undecided, very_many
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -54,6 +57,18 @@ def test_only_what_is_wrong_is_listed() -> None:
     assert "✓ ok" not in text
     assert "about 600 units (2,000 planned)" in to_text(undecided())
     assert "about 600 units, " in to_text(replace(undecided(), planned_units=None))
+
+
+def test_lists_counted_by_the_drawn_owners_are_called_so_wherever_they_are_shown() -> None:
+    report, title = EXAMPLES["counted_by_owners"], "wins / ties / losses, by drawn owners"
+    assert title in to_text(report)
+    page = to_markdown(report)
+    assert all(f"| {one}" in page for one in (title, "Delta, by drawn owners", "sign test, by drawn owners, p"))
+    (chart,) = charts(report)["outcomes"]
+    assert chart.described == "Which ranker of the pair they prefer, by drawn owners."
+    assert to_dict(report)["comparisons"][0]["counted_by"] == "drawn_owners"
+    assert to_frame(report)["counted_by"].to_pylist() == ["drawn_owners"]
+    assert "drawn owners" not in to_markdown(healthy())
 
 
 def test_a_dash_has_its_reason_below() -> None:

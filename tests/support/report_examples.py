@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
 from interleaf.report.model import (
+    DRAWN_OWNERS,
     FAILED,
     OK,
     SKIPPED,
@@ -187,6 +188,14 @@ def undecided() -> ReportData:
     )
 
 
+def counted_by_owners() -> ReportData:
+    """Credit is averaged over owners, so lists are counted by the drawn owners, and people are not counted."""
+    reasons = dict.fromkeys(("unit_wins", "unit_losses", "unit_sign_test_p_value"), "the sign is not fair")
+    pair = replace(healthy().comparisons[0], counted_by=DRAWN_OWNERS, reasons=reasons)
+    pair = replace(pair, unit_wins=None, unit_losses=None, unit_sign_test_p_value=None)
+    return replace(healthy(), scheme="click_list", comparisons=(pair,))
+
+
 def broken() -> ReportData:
     """A check failed: the verdict is not to be trusted."""
     report = healthy()
@@ -316,6 +325,7 @@ EXAMPLES = {
     "healthy": healthy(),
     "undecided": undecided(),
     "broken": broken(),
+    "counted_by_owners": counted_by_owners(),
     "with_cycle": with_cycle(),
     "nothing_computed": nothing_computed(),
     "hostile": hostile(),

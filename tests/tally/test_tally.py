@@ -25,6 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "team_draft": {},
     "probabilistic": {"scheme": "normalized", "by": ["device", "country"]},
     "pairwise_preference": {"events": {"click": 1, "purchase": 2.5}, "by": ["device"]},
+    "team_draft(prefix=True)": {"scheme": "normalized_place"},
 }
 
 

@@ -92,12 +92,15 @@ class Scored(NamedTuple):
     """Impressions with their scores: one column per ranker if the scheme is linear in credit, else one per pair.
 
     If impressions are joined to sessions later, columns are credit, and `credited` is the number of credited clicks.
+    `owners` is the credit of the drawn owners, `[row, ranker]`, if lists that favour a ranker are counted by it; NaN
+    where a list has no owners.
     """
 
     decoded: Decoded
     columns: Array
     linear: bool
     credited: Array
+    owners: Array | None = None
 
 
 def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
@@ -128,7 +131,8 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         credits, credited = credits[~too_large], credited[~too_large]
     if scoring.sessions is None and scoring.credit is None:
         credits = score_columns(scheme.form, credits, credited)
-    return Scored(decoded, credits, linear, credited)
+    owners = _credit_of_owners(decoded, chosen, scheme, scoring.counting.weights, threads)
+    return Scored(decoded, credits, linear, credited, owners)
 
 
 def drop_rows(decoded: Decoded, marked: Array, reason: DropReason) -> Decoded:
@@ -163,6 +167,18 @@ def _credit(
         credits += weight * some
         credited = np.where((number < 0) | (credited < 0), -1, credited + abs(weight) * number)
     return credits, credited
+
+
+def _credit_of_owners(
+    decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
+) -> Array | None:
+    """The credit of the drawn owners if the scheme averages it over owners, because the sign of that is not fair."""
+    signs = chosen.method.sign_scheme(scheme)
+    if signs is None or signs.variant == scheme.variant:
+        return None
+    credits, _ = _credit(decoded, chosen, signs, weights, threads)
+    credits[~decoded.has["teams"]] = np.nan
+    return credits
 
 
 def _expected_signs(

@@ -34,7 +34,8 @@ class SessionRows:
         self._kind = np.dtype(
             [
                 *(("unit", "u8"), ("time", "i8"), ("end", "i8"), ("arm", "i2"), ("composed", "i2")),
-                *(("clicked", "?"), ("credited", "f8"), ("credits", "f8", (len(self._rankers),))),
+                *(("clicked", "?"), ("credited", "f8")),
+                *((name, "f8", (len(self._rankers),)) for name in ("credits", "owners")),
             ]
         )
         self._numbers: dict[str, int] = {}  # of arms and methods
@@ -54,6 +55,7 @@ class SessionRows:
             rows["composed"] = self._number(resolve(decoded.design.method).text)
             order = [decoded.design.rankers.index(ranker) for ranker in self._rankers]
             rows["credits"], rows["credited"] = scored.columns[:, order], scored.credited
+            rows["owners"] = (scored.columns if scored.owners is None else scored.owners)[:, order]
         self._keep(rows)
 
     def _keep(self, rows: Array) -> None:
@@ -109,13 +111,11 @@ class SessionRows:
             return
         starts = np.flatnonzero(_opens(rows["unit"], np.diff(rows["time"]), timeout))
         order = [self._rankers.index(ranker) for ranker in tally.about.rankers]
-        columns = score_columns(
-            scheme_of(tally.about.scheme).form,
-            np.add.reduceat(rows["credits"][:, order], starts),
-            np.add.reduceat(rows["credited"], starts),
-        )
+        credits, owners = (np.add.reduceat(rows[name][:, order], starts) for name in ("credits", "owners"))
+        form, credited = scheme_of(tally.about.scheme).form, np.add.reduceat(rows["credited"], starts)
         clicked = np.logical_or.reduceat(rows["clicked"], starts)
-        tally.add_scores(rows["unit"][starts], rows["time"][starts], clicked, columns)
+        columns = score_columns(form, credits, credited)
+        tally.add_scores(rows["unit"][starts], rows["time"][starts], clicked, columns, owners)
 
 
 def _count_visits(rows: Array, arm: ArmSums, timeout: int) -> None:

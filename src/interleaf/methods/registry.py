@@ -118,6 +118,16 @@ class Method:
         """The fields of an impression that credit by this scheme needs besides the ranks."""
         return self.needs_by_variant.get(VARIANTS[scheme.variant], self.needs)
 
+    def sign_scheme(self, scheme: Scheme) -> Scheme | None:
+        """The scheme by which lists that favour a ranker are counted; None if no sign is fair.
+
+        It is the binary form of the same variant. An average over owners has none, so the drawn owners are taken.
+        """
+        variant = VARIANTS[scheme.variant]
+        binary = [scheme_of(name) for name in self.schemes if scheme_of(name).form is FORMS["binary"]]
+        same = [one for one in binary if one.variant == scheme.variant]
+        return next(iter(same or (binary if variant in self.needs_by_variant else [])), None)
+
     def schemes_for(self, rankers: int, lacking: Collection[str] = ()) -> tuple[str, ...]:
         """The schemes on offer for this many rankers, the default first.
 

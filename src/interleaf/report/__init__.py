@@ -6,6 +6,7 @@ model.py           the findings as plain data, with a reason where a number is m
 rule.py            how a report decides: anytime intervals or planned looks
 weights.py         weights of users, and errors clustered by user and query
 comparisons.py     every pair of rankers, and how it developed over time
+counts.py          lists and people that favour each ranker
 segments.py        the comparisons by segment
 arms.py            interleaved lists, holdout and A/B buckets side by side
 codes.py           codes of checks and notes; how a health check is declared

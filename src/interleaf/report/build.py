@@ -15,10 +15,11 @@ from interleaf.methods.registry import resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
+from interleaf.report.counts import counted_by
 from interleaf.report.health import run_checks
 from interleaf.report.lifts import lifts
 from interleaf.report.list_checks import neutrality, slots
-from interleaf.report.model import UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
+from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
 from interleaf.report.verdict import verdict
@@ -182,6 +183,14 @@ def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iter
             NoteCode.NO_RANKS,
             f"The log has no ranks, so lists were scored by {about.scheme}: clicks on documents that all rankers show "
             "at the same rank count, and add noise. Log ranks or rankings to leave them out.",
+        )
+    known = int(tally.scores.counted[0])
+    if about.method and counted_by(about) == DRAWN_OWNERS and known and known == tally.scores.clicked.sum():
+        yield (
+            NoteCode.COUNTED_BY_OWNERS,
+            "Lists that favoured a ranker are counted by the drawn owners, as the scheme binary_deduped counts them, "
+            f"because the sign of one list's score by {about.scheme} is not fair. So these counts do not follow from "
+            "the scores.",
         )
     if tally.segments and settings.cluster == UNIT:
         yield (

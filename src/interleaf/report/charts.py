@@ -206,7 +206,8 @@ _TIMES = (
 
 def _outcomes(rows: list[Row], report: ReportData) -> list[Chart]:
     spec = plots.stacked(rows, "label", "outcome", "number", "place", "written", colours=_colours(OUTCOMES))
-    return [Chart(f"Impressions with an event{_over(rows)}", "Which ranker of the pair they prefer.", spec, OUTCOMES)]
+    words = f"Which ranker of the pair they prefer{report.comparisons[0].by_owners}."
+    return [Chart(f"Impressions with an event{_over(rows)}", words, spec, OUTCOMES)]
 
 
 def _matrix(rows: list[Row], report: ReportData) -> list[Chart]:

@@ -73,6 +73,7 @@ class NoteCode(StrEnum):
     LEARNED_CREDIT = "learned_credit"
     SESSIONS = "sessions"
     NO_RANKS = "no_ranks"
+    COUNTED_BY_OWNERS = "counted_by_owners"
     SEGMENTS = "segments"
     NO_INTERLEAVED_LISTS = "no_interleaved_lists"
     PLAN_STALLED = "plan_stalled"

@@ -18,11 +18,12 @@ import numpy as np
 from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
-from interleaf.methods.registry import resolve
-from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Point, Segment, SegmentComparison
+from interleaf.report.counts import list_sides, unit_sides
+from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Figure, Point, Segment, SegmentComparison
 from interleaf.report.rule import (
     HOLM,
     ONE_LOOK,
+    ONE_LOOK_ONLY,
     Decision,
     ReportSettings,
     clip_to_possible,
@@ -45,10 +46,9 @@ from interleaf.stats.compare import Estimate, Interval, significance
 from interleaf.stats.ranking import pair_sums
 from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE
-from interleaf.tally.units import CLICKED, SINCE, SUMS
+from interleaf.tally.units import CLICKED, SINCE
 
 NOT_BY_QUERY = "it is not computed if errors are clustered by query"
-ONE_LOOK_ONLY = "this test is valid for one planned look only; ask for it (look 1/1)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +119,8 @@ def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     parts = zip(
         map(_by_the_rule, decided.estimates, decided.decisions),
         _one_look(decided, settings),
-        _sides(tally, pairs, settings),
-        _unit_sides(tally, pairs, settings),
+        list_sides(tally, pairs, settings),
+        unit_sides(tally, pairs, settings),
         _z_scores(tally, pairs),
         _other_voices(tally, pairs, decided.estimates, settings, units),
         strict=True,
@@ -159,9 +159,6 @@ def _decide_pairs(
 def max_score(about: About) -> float:
     """The largest score of an impression if the scheme has a limit, such as 1 for signs; else infinite."""
     return math.inf if about.linear or about.scheme.startswith(LEARNED) else 1.0
-
-
-Figure = tuple[str, Any, str]  # a field of Comparison, its value, and the reason if that is None
 
 
 def _comparison(names: tuple[str, str], totals: dict[str, int], figures: Iterable[Figure]) -> Comparison:
@@ -231,48 +228,6 @@ def _other_voices(
             for one in (person, search, bounded)
         ]
         yield [*figures, ("people_and_visits_disagree", min(sure[0] * sure[1], sure[0] * sure[2]) < 0, "")]
-
-
-def _sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
-    """Wins, losses and ties of impressions, if the sign of a score is meaningful."""
-    method, clicked = resolve(tally.about.method).method, int(tally.scores.clicked.sum())
-    *_, variant = "", *tally.about.scheme.partition(",")[0].split("_")[1:]
-    is_meaningful = "_".join(filter(None, ("binary", variant))) in method.schemes
-    names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
-    sides = np.stack([tally.scores.wins, tally.scores.losses], axis=1)[pairs.order]
-    for wins, losses in np.where(pairs.turn[:, None] > 0, sides, sides[:, ::-1]).tolist():
-        if not is_meaningful:
-            credit = f"{method.name} by {tally.about.scheme}"
-            reason = f"the sign of one impression's credit is not fair under {credit}, so wins are not counted"
-            yield [(name, None, reason) for name in names]
-            continue
-        ties = clicked - wins - losses
-        delta, test = signs.delta(wins, losses, ties), _sign_test(wins, losses, settings)
-        values = (wins, losses, ties, delta.value, test.value)
-        yield list(zip(names, values, ("", "", "", delta.reason, test.reason), strict=True))
-
-
-def _sign_test(wins: int, losses: int, settings: ReportSettings) -> compare.Figure:
-    return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else compare.Figure(None, ONE_LOOK_ONLY)
-
-
-def _unit_sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> Iterator[list[Figure]]:
-    """How many units prefer each ranker; buckets instead of units, if not all units are stored."""
-    exact = tally.units.is_exact
-    sums = tally.units.rows[:, SUMS:] if exact else tally.scores.sums
-    counts = tally.units.rows[:, CLICKED] if exact else tally.scores.clicked
-    scores = pairs.scores(sums, tally.about.linear)
-    # The rounding error is at most half of 2^-24 for each impression and ranker.
-    preferred = np.where(np.abs(scores) * ONE <= counts[:, None], 0.0, np.sign(scores))
-    for column in preferred.T:
-        wins, losses = int((column > 0).sum()), int((column < 0).sum())
-        test = _sign_test(wins, losses, settings)
-        yield [
-            ("unit_wins", wins, ""),
-            ("unit_losses", losses, ""),
-            ("unit_sign_test_p_value", test.value, test.reason),
-            ("unit_sign_test_of", "units" if exact else "buckets", ""),
-        ]
 
 
 def _z_scores(tally: Tally, pairs: RankerPairs) -> Iterator[list[Figure]]:

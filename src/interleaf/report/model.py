@@ -15,13 +15,16 @@ BRIEF, MAIN, OTHER, BY_SEGMENT = "brief", "main", "other tests", "segments"  # t
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 UNIT, UNIT_AND_QUERY = "unit", "unit_and_query"  # what errors are clustered by
+Figure = tuple[str, Any, str]  # a field of a comparison, its value, and the reason if that is None
+SCORE, DRAWN_OWNERS = "score", "drawn_owners"  # what wins and losses are counted by
 BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
 
 
 class TableColumn(NamedTuple):
     """How tables show a field: the title, how it is written, in which tables, and the fields in the same cell.
 
-    `{interval}` in a title is the name of the report's intervals, `{units}` is `units` or `buckets`.
+    `{interval}` in a title is the name of the report's intervals, `{units}` is `units` or `buckets`, and `{counted}`
+    has words for wins and losses that are counted by the drawn owners.
     """
 
     title: str
@@ -46,7 +49,7 @@ def columns_of(kind: type[Comparison], table: str) -> list[TableColumn]:
     """The columns of a table, in the order of the fields.
 
     >>> [column.title for column in columns_of(Comparison, BRIEF)]
-    ['estimate', '{interval}', 'adjusted p', 'wins / ties / losses', 'units']
+    ['estimate', '{interval}', 'adjusted p', 'wins / ties / losses{counted}', 'units']
     """
     every = [(one.name, one.metadata["column"]) for one in fields(kind) if "column" in one.metadata]
     columns = [TableColumn(title, write, tables, (name, *beside)) for name, (title, write, tables, beside) in every]
@@ -76,7 +79,9 @@ class Comparison:
     40 that grows with the number of units; `per_person` counts each unit once, `per_search` each impression once.
     Intervals and p-values follow the rule of the report. `adjusted_p_value` is corrected for all pairs of the report;
     `interval` excludes zero exactly if it is small enough. Tests for one look are None unless that is the rule.
-    `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2.
+    `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2. `counted_by` says what wins, ties and losses,
+    `delta` and `sign_test_p_value` are counted by: `score`, the sign of each score; `drawn_owners`, the scheme
+    `binary_deduped`, if credit is averaged over owners; empty, if they are None.
     """
 
     first: str
@@ -93,11 +98,12 @@ class Comparison:
     people_and_visits_disagree: bool = False
     bootstrap_interval: Interval | None = column("bootstrap interval", span, OTHER)
     sign_flip_p_value: float | None = column("sign-flip p", probability, OTHER)
-    delta: float | None = column("Delta", signed, OTHER)
-    wins: int | None = column("wins / ties / losses", slashed, BRIEF, MAIN, beside=("ties", "losses"))
+    delta: float | None = column("Delta{counted}", signed, OTHER)
+    wins: int | None = column("wins / ties / losses{counted}", slashed, BRIEF, MAIN, beside=("ties", "losses"))
     losses: int | None = None
     ties: int | None = None
-    sign_test_p_value: float | None = column("sign test p", probability, OTHER)
+    counted_by: str = ""
+    sign_test_p_value: float | None = column("sign test{counted}, p", probability, OTHER)
     unit_wins: int | None = column("{units} won / lost", slashed, OTHER, beside=("unit_losses",))
     unit_losses: int | None = None
     unit_sign_test_p_value: float | None = column("sign test of {units}, p", probability, OTHER)
@@ -109,6 +115,11 @@ class Comparison:
     units: int | None = column("units", count, BRIEF, MAIN)
     effective_units: float | None = column("effective units", count, OTHER)
     reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def by_owners(self) -> str:
+        """Words for wins and losses that are counted by the drawn owners; empty if the scores are counted."""
+        return ", by drawn owners" if self.counted_by == DRAWN_OWNERS else ""
 
     @property
     def winner(self) -> str | None:
@@ -126,7 +137,9 @@ class Comparison:
     @property
     def unanimous(self) -> str | None:
         """The ranker that all lists favour, if they are so uniform that no interval can be computed."""
-        if not self.estimate or self.reasons.get("interval") != ALIKE or (self.wins and self.losses):
+        if not self.estimate or self.reasons.get("interval") != ALIKE:
+            return None
+        if self.losses if self.estimate > 0 else self.wins:
             return None
         return self.first if self.estimate > 0 else self.second
 

@@ -68,8 +68,9 @@ def comparison_grid(
 ) -> Grid:
     """The columns of one table, a row per comparison under its label."""
     units = report.comparisons[0].unit_sign_test_of if report.comparisons else "units"
+    counted = report.comparisons[0].by_owners if report.comparisons else ""
     columns = model.columns_of(SegmentComparison if table == model.BY_SEGMENT else Comparison, table)
-    titles = [column.title.format(interval=interval_name(report), units=units) for column in columns]
+    titles = [column.title.format(interval=interval_name(report), units=units, counted=counted) for column in columns]
     grid = Grid(name, title, ["comparison"], titles, drop_empty)
     for label, pair in rows:
         reasons = {
@@ -296,7 +297,7 @@ def outcomes(report: ReportData, names: Names) -> Section | None:
     """A chart only: the counts are in the table of comparisons."""
     if all(None in (pair.wins, pair.losses, pair.ties) for pair in report.comparisons):
         return None
-    return Section("outcomes", "Wins, ties, losses", folded=True)
+    return Section("outcomes", f"Wins, ties, losses{report.comparisons[0].by_owners}", folded=True)
 
 
 def standing(report: ReportData, names: Names) -> Section | None:

@@ -99,7 +99,7 @@ def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]
             return f"Clicks favour {one.first} and {one.second} equally: every person's score is 0.", None
         return f"No click favours {one.first} or {one.second}: every list scores 0.", None
     if one.unanimous is not None:
-        number = one.clicked if one.wins is None or one.losses is None else one.wins + one.losses
+        number = (one.wins or 0) + (one.losses or 0) or one.clicked
         return (
             f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform "
             "to compute an interval: check that real people clicked, or wait for a list that differs."
@@ -140,7 +140,8 @@ def _shares(one: Comparison, winner: str) -> str:
         return ""
     is_first = winner == one.first
     won, lost = (one.wins, one.losses) if is_first else (one.losses, one.wins)
-    lists = f": of {one.clicked:,} lists with an event, {won:,} favoured {winner}, {lost:,} {one.loser} and "
+    counted = ", counted by the drawn owners" if one.by_owners else ""
+    lists = f": of {one.clicked:,} lists with an event{counted}, {won:,} favoured {winner}, {lost:,} {one.loser} and "
     lists += f"{one.clicked - won - lost:,} neither"
     if one.unit_wins is None or one.unit_losses is None or one.unit_sign_test_of != "units" or one.units is None:
         return lists

@@ -45,7 +45,7 @@ _TOLERANCE = TOLERANCE
 
 class ScoreSums(NamedTuple):
     """`impressions[bucket]`, and with an event `clicked[bucket]`; `sums[bucket, column]`; by pair: `squares`, `wins`,
-    `losses`.
+    `losses`. `counted[0]`: impressions with an event of which it is known whom they favour.
     """
 
     impressions: Array
@@ -54,17 +54,22 @@ class ScoreSums(NamedTuple):
     squares: Array
     wins: Array
     losses: Array
+    counted: Array
 
     @classmethod
     def empty(cls, rankers: int, linear: bool) -> ScoreSums:
         pairs = rankers * (rankers - 1) // 2
-        one = np.zeros((2, BUCKETS), np.int64)
-        by_pair = np.zeros((3, pairs), np.int64)
-        return cls(one[0], one[1], np.zeros((BUCKETS, rankers if linear else pairs), np.int64), *by_pair)
+        one, by_pair = np.zeros((2, BUCKETS), np.int64), np.zeros((3, pairs), np.int64)
+        sums = np.zeros((BUCKETS, rankers if linear else pairs), np.int64)
+        return cls(one[0], one[1], sums, by_pair[0], by_pair[1], by_pair[2], np.zeros(1, np.int64))
 
-    def add(self, buckets: Array, clicked: Array, columns: Array, linear: bool) -> None:
-        """Add rows: columns are credit by ranker, or scores by pair."""
+    def add(self, buckets: Array, clicked: Array, columns: Array, linear: bool, owners: Array | None = None) -> None:
+        """Add rows: columns are credit by ranker, or scores by pair.
+
+        Wins and losses are counted by the credit `owners[row, ranker]` if it is given; NaN: not known.
+        """
         _add(buckets, clicked, columns, linear, self)
+        _count_sides(clicked, *((columns, linear) if owners is None else (owners, True)), self)
 
     def reordered(self, order: Sequence[int], linear: bool) -> ScoreSums:
         """The same with ranker order[i] at index i; a pair whose order is reversed changes its sign."""
@@ -107,20 +112,36 @@ def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Sco
             into.sums[bucket, column] += fixed(columns[row, column])
         if not linear:
             for pair in range(columns.shape[1]):
-                score = columns[row, pair]
-                _add_pair(pair, score, _TOLERANCE, into)
+                into.squares[pair] += fixed(columns[row, pair] ** 2)
+            continue
+        pair = 0
+        for one in range(columns.shape[1]):
+            for other in range(one + 1, columns.shape[1]):
+                into.squares[pair] += fixed((columns[row, one] - columns[row, other]) ** 2)
+                pair += 1
+
+
+@kernel
+def _count_sides(clicked: Array, columns: Array, by_ranker: bool, into: ScoreSums) -> None:
+    """Count wins and losses from credit by ranker or scores by pair; rows of NaN are left out."""
+    for row in range(len(clicked)):
+        if not clicked[row] or np.isnan(columns[row, 0]):
+            continue
+        into.counted[0] += 1
+        if not by_ranker:
+            for pair in range(columns.shape[1]):
+                _count_side(pair, columns[row, pair], _TOLERANCE, into)
             continue
         pair = 0
         for one in range(columns.shape[1]):
             for other in range(one + 1, columns.shape[1]):
                 least = _TOLERANCE * max(abs(columns[row, one]), abs(columns[row, other]))
-                _add_pair(pair, columns[row, one] - columns[row, other], least, into)
+                _count_side(pair, columns[row, one] - columns[row, other], least, into)
                 pair += 1
 
 
 @inline_kernel
-def _add_pair(pair: int, score: float, tolerance: float, into: ScoreSums) -> None:
-    into.squares[pair] += fixed(score * score)
+def _count_side(pair: int, score: float, tolerance: float, into: ScoreSums) -> None:
     into.wins[pair] += score > tolerance
     into.losses[pair] += score < -tolerance
 

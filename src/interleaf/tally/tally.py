@@ -115,16 +115,16 @@ class Tally:
         self.evidence.add_lists(unit_buckets, decoded, segments)
         if self.about.sessions is None:
             clicked = decoded.has_event
-            self.add_scores(decoded.unit, decoded.time, clicked, scored.columns)
+            self.add_scores(decoded.unit, decoded.time, clicked, scored.columns, scored.owners)
             rows = np.flatnonzero(clicked & (queries >= 0))
             cells, always = pack(decoded.unit[rows], queries[rows]), np.ones(len(rows), np.bool_)
             self.queries.add(cells, 0, decoded.time[rows], always, scored.columns[rows])
             for attribute, (codes, values) in segments.items():
                 self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
 
-    def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array) -> None:
-        """Add scores of impressions or of sessions."""
-        self.scores.add(buckets.buckets(unit), clicked, columns, self.about.linear)
+    def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array, owners: Array | None = None) -> None:
+        """Add scores of impressions or of sessions, and the credit of the drawn owners if wins are counted by it."""
+        self.scores.add(buckets.buckets(unit), clicked, columns, self.about.linear, owners)
         self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
 

@@ -236,6 +236,8 @@ def test_every_report_becomes_a_page(visitor: Visitor, monkeypatch: pytest.Monke
     assert f'<div class="verdict {tone}" id="verdict">' in page.text
     assert ('<section id="standing">' in page.text) == (report.standing is not None)
     assert ("DO NOT TRUST THIS" in page.text) == ('class="doubtful"' in page.text) == (name == "broken")
+    is_by_owners = '<th scope="col" class="figure">wins / ties / losses, by drawn owners</th><th' in page.text
+    assert is_by_owners == (name == "counted_by_owners")
 
 
 def test_the_page_says_what_the_ranker_would_get_if_it_were_live(

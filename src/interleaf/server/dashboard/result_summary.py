@@ -50,11 +50,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """All rows, the number of omitted rows, warnings for the top of the page, and the position of zero on the bars."""
+    """All rows, the number of omitted rows, warnings for the top of the page, words for wins that are counted by the
+    drawn owners, and the position of zero on the bars.
+    """
 
     rows: tuple[Row, ...]
     left_out: int
     aloud: tuple[str, ...]
+    by_owners: str
     zero: float = WIDTH / 2
 
 
@@ -68,7 +71,8 @@ def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
     near = [abs(pair.estimate or 0.0) for _, _, pair in some]
     reach = min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
     rows = tuple(_row(metric, place == 0, pair, names, settings, reach) for metric, place, pair in some)
-    return Scorecard(rows, len(every) - len(some), conflicts(settings, reports))
+    by_owners = next((pair.by_owners for _, _, pair in some if pair.by_owners), "")
+    return Scorecard(rows, len(every) - len(some), conflicts(settings, reports), by_owners)
 
 
 def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str, ...]:
