@@ -3,8 +3,9 @@
 PYTHON ?= python3
 # Tests start many processes, which must not compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
-# Processes that run tests.
+# Processes that run tests, one file at a time, in the order of tests/conftest.py.
 WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.ready
 SERVING := .venv/.serving
@@ -31,13 +32,13 @@ $(SERVING): pyproject.toml
 	@touch $@
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest $(PARALLEL)
 
 quick: $(READY) ## run the tests that matter most while you edit, in about a minute
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(wildcard $(QUICK:%=tests/%.py) $(QUICK:%=tests/%))
+	$(BIN)/pytest $(PARALLEL) $(wildcard $(QUICK:%=tests/%.py) $(QUICK:%=tests/%))
 
 coverage: $(READY) ## run the tests, and list the lines that none of them runs
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term-missing
+	$(BIN)/pytest $(PARALLEL) --cov --cov-report=term-missing
 
 check: $(READY) ## lint, format, types
 	$(BIN)/ruff check

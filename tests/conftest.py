@@ -3,6 +3,7 @@
 import gc
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,26 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("interleaf")
+
+SECONDS = "interleaf/seconds"  # key of pytest's cache: how long each file took in the last run
+seconds: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The slowest files of the last run come first, so that no worker has one left when the others are done."""
+    last = config.cache.get(SECONDS, {}) if config.cache else {}
+    items.sort(key=lambda item: -last.get(item.location[0], 0.0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    seconds[report.location[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.cache and not hasattr(session.config, "workerinput"):
+        last = session.config.cache.get(SECONDS, {})
+        session.config.cache.set(SECONDS, last | {file: round(spent, 1) for file, spent in seconds.items()})
+
 
 # Modules and tests stay until the end, so the garbage collector need not visit their million objects again and again.
 gc.disable()
