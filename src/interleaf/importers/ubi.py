@@ -7,8 +7,10 @@ go to a file on disk, partitioned by their query (`partition.py`).
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,28 +54,34 @@ class UbiReader:
     def read(self, file: LogFile) -> None:
         """Read all lines of a file, plain or gzip."""
         columns = ColumnBuilder(file.path, self._result)
-        name: Any = None  # the id that an action line gives to the record in the next line
-        first = 1
+        first, name = 1, None
         for block in blocks_of(file.here):
-            records, lines = decode_records(block), split_lines(block) if self._answer_of else None
-            for number, record in enumerate(records, first):
-                if type(record) is Record and record.action_name is not None and type(record.source) is not Record:
-                    self._events.append((number, record, name))
-                    name = None
-                    continue
-                try:
-                    name = self._add(number, record, name, lines[number - first] if lines else b"")
-                except (LineError, msgspec.DecodeError, RecursionError) as problem:
-                    name = None
-                    reason = problem.reason if isinstance(problem, LineError) else DropReason.NOT_JSON
-                    self._result.drop(reason, f"{file.path}:{number}")
-            first += len(records)
+            first, name = self._read_block(block, first, name, file.path)
             columns.add(self._queries, self._events)
             self._queries.clear()
             self._events.clear()
             if len(columns) >= MAX_ENTRIES:
                 self._shuffle.add(*columns.batches())
         self._shuffle.add(*columns.batches())
+
+    def _read_block(self, block: bytes, first: int, name: Any, path: object) -> tuple[int, Any]:
+        """Add the records of a block whose first line has this number; returns the number and name for the next one.
+
+        The name is the id that an action line gives to the record in the next line.
+        """
+        records, lines = decode_records(block), split_lines(block) if self._answer_of else None
+        for number, record in enumerate(records, first):
+            if type(record) is Record and record.action_name is not None and type(record.source) is not Record:
+                self._events.append((number, record, name))
+                name = None
+                continue
+            try:
+                name = self._add(number, record, name, lines[number - first] if lines else b"")
+            except (LineError, msgspec.DecodeError, RecursionError) as problem:
+                name = None
+                reason = problem.reason if isinstance(problem, LineError) else DropReason.NOT_JSON
+                self._result.drop(reason, f"{path}:{number}")
+        return first + len(records), name
 
     def _add(self, number: int, record: Any, name: Any, line: bytes) -> Any:
         """Add a record. For an action line, return the id that it gives to the next record."""
@@ -126,7 +134,7 @@ def import_records(
         raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
     imported, evidence = ImportResult(), LogEvidence()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
-    with ShuffleFile(size) as shuffle:
+    with _without_collector(), ShuffleFile(size) as shuffle:
         reader = UbiReader(answer_of, shuffle, imported)
         for file in files:
             reader.read(file)
@@ -143,6 +151,18 @@ def import_records(
         write_batches(out, batches())
     _conclude(imported, evidence, options)
     return imported
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the search for reference cycles: records have none, and the search would visit all of them repeatedly."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _check_count(count: int, imported: ImportResult, files: Sequence[LogFile]) -> None:

@@ -80,7 +80,9 @@ def decode_column(name: str, texts: pa.Array) -> tuple[pa.Array, dict[int, str]]
             except ValueError as problem:
                 values.append(None)
                 problems[code] = str(problem)
-    column = pa.array(values, kind).take(encoded.indices)
+    column = pa.array(values, kind)
+    if len(values) < len(texts):
+        column = column.take(encoded.indices)
     if not problems:
         return column, {}
     codes = encoded.indices.to_pylist()
