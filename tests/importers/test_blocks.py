@@ -100,6 +100,14 @@ def test_two_files_gzip_or_not_with_a_byte_order_mark_are_one_log(tmp_path: Path
     assert (found.impressions, found.events, found.counts) == (whole.impressions, whole.events, whole.counts)
 
 
+def test_the_last_line_may_fill_the_last_batch_without_a_newline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ubi, "MAX_ENTRIES", 2)
+    (tmp_path / "two.ndjson").write_text("\n".join(json.dumps(query(name)) for name in ("q-1", "q-2")))
+    assert import_ubi(tmp_path / "two.ndjson", tmp_path / "two.parquet").impressions == 2
+
+
 def test_a_log_without_a_query_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "empty.ndjson").write_text(json.dumps(event()) + "\n")
     with pytest.raises(DataError, match=r"no query to import in .*empty\.ndjson \(no record at all\)"):

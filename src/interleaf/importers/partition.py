@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf.importers.protocol import ImportNote
-from interleaf.importers.ubi_records import EVENTS, QUERIES, SHOWN, concat, split_own
+from interleaf.importers.ubi_records import EVENTS, QUERIES, SHOWN, concat, own_array, split_own
 from interleaf.kernels.arrays import Array
 
 Row = dict[str, Any]
@@ -41,8 +41,8 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
             merged[row["query_id"]] = _merge_rows(first, row, counts)
     own, attributes = split_own([row["attributes"] for row in merged.values()])
     rows = pa.RecordBatch.from_pylist([row | {"attributes": None} for row in merged.values()], QUERIES)
-    rows = rows.set_column(QUERIES.get_field_index("own"), QUERIES.field("own"), own)
-    rows = rows.set_column(QUERIES.get_field_index("attributes"), QUERIES.field("attributes"), attributes)
+    for name, column in (("own", own_array(own)), ("attributes", pa.array(attributes, pa.string()))):
+        rows = rows.set_column(QUERIES.get_field_index(name), QUERIES.field(name), column)
     order = np.concatenate([codes[~is_repeated], np.unique(codes[is_repeated])])
     return pa.concat_batches([queries.filter(pa.array(~is_repeated)), rows]).take(pa.array(np.argsort(order)))
 

@@ -62,7 +62,8 @@ class UbiReader:
             self._events.clear()
             if len(columns) >= MAX_ENTRIES:
                 self._shuffle.add(*columns.batches())
-        self._shuffle.add(*columns.batches())
+        if len(columns):
+            self._shuffle.add(*columns.batches())
 
     def _read_block(self, block: bytes, first: int, name: Any, path: object) -> tuple[int, Any]:
         """Add the records of a block whose first line has this number; returns the number and name for the next one.

@@ -133,6 +133,7 @@ _NO_OBJECT, _NO_POSITION = Object(), Position()
 _NO_ATTRIBUTES = EventAttributes(_NO_POSITION, object=_NO_OBJECT)
 _decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
 _encode = msgspec.json.Encoder().encode
+_SIMPLE = (str, int, float, bool)  # types of attributes that are written as texts
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -202,7 +203,10 @@ def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
 def _query_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """The values of queries by column, as they are in the records."""
     lines, records, owners = ([entry[place] for entry in entries] for place in range(3))
-    return _values(records, _RECORD_FIELDS | _QUERY_FIELDS) | {"line": lines, "owners": owners}
+    columns = _values(records, _RECORD_FIELDS | _QUERY_FIELDS) | {"line": lines, "owners": owners}
+    texts, columns["lost"] = _texts_in(columns["attributes"])
+    own, columns["attributes"] = split_own(texts)
+    return columns | {f"own.{name}": column for name, column in own.items()}
 
 
 class ColumnBuilder:
@@ -227,7 +231,8 @@ class ColumnBuilder:
 
     def batches(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The collected records as batches of `QUERIES` and `EVENTS`; the next ones start empty."""
-        queries, events = dict(self._queries), dict(self._events)
+        own = own_array({name: self._queries.pop(f"own.{name}") for name in CARRIED})
+        queries, events = {**self._queries, "own": own}, dict(self._events)
         self._queries.clear()
         self._events.clear()
         return self._query_batch(queries), self._event_batch(events)
@@ -256,8 +261,9 @@ class ColumnBuilder:
         hits, texts = columns["hits"], [one if type(one) is str else None for one in columns["text"]]
         for name in ("application", "user", "client", "session"):
             columns[name] = self._ids(columns[name])
-        columns["own"], columns["attributes"] = split_own(self._texts_in(columns["attributes"]))
+        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += sum(columns["lost"])
         columns |= {
+            "attributes": pa.array(columns["attributes"], pa.string()),
             "text": pa.array(texts, pa.string()),
             "hits": pc.if_else(pc.greater(pc.list_value_length(hits), 0), hits, None),
             "owners": pa.array(columns["owners"], pa.list_(pa.string())),
@@ -308,19 +314,6 @@ class ColumnBuilder:
         texts = [[id_text(hit, self._counts) for hit in hits] for hits in lists]
         return pa.array([None if None in hits else hits for hits in texts], pa.list_(pa.string()))
 
-    def _texts_in(self, attributes: list[Any]) -> list[dict[str, str]]:
-        """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; others are counted."""
-        objects = [one if type(one) is dict else {} for one in attributes]
-        if set(map(type, chain.from_iterable(map(dict.values, objects)))) <= {str}:
-            return objects
-        return list(map(self._texts_of, objects))
-
-    def _texts_of(self, attributes: dict[str, Any]) -> dict[str, str]:
-        simple = {name: one for name, one in attributes.items() if type(one) in (str, int, float, bool)}
-        nulls = sum(one is None for one in attributes.values())
-        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += len(attributes) - len(simple) - nulls
-        return {name: one if type(one) is str else json.dumps(one) for name, one in simple.items()}
-
     def _ordinals(self, values: list[Any]) -> pa.Array:
         """Whole numbers that a log can hold, null for others."""
         numbers = values
@@ -356,22 +349,39 @@ def _numbers(values: list[Any]) -> pa.Array:
     return pa.array(numbers, pa.float64())
 
 
-def split_own(attributes: Sequence[dict[str, str]]) -> tuple[pa.StructArray, pa.Array]:
-    """The columns of queries that our export wrote, null for other queries; and the other attributes as JSON.
+def split_own(attributes: Sequence[dict[str, str]]) -> tuple[Columns, list[bytes]]:
+    """The columns of queries that our export wrote, None for other queries; and the other attributes as JSON.
 
     The values of these columns are removed from `attributes`.
 
     >>> own, attributes = split_own(
     ...     [{"experiment": "e", "method": "m", "rankers": "[]", "device": "phone"}, {"arm": "x"}]
     ... )
-    >>> own.field("experiment").to_pylist(), own.is_valid().to_pylist(), attributes.to_pylist()
-    (['e', None], [True, False], ['{"device":"phone"}', '{"arm":"x"}'])
+    >>> own["experiment"], own["arm"], attributes
+    (['e', None], [None, None], [b'{"device":"phone"}', b'{"arm":"x"}'])
     """
     ours = [one if "experiment" in one and "method" in one and "rankers" in one else {} for one in attributes]
-    columns = [pa.array([one.pop(name, None) for one in ours], pa.string()) for name in CARRIED]
-    fields = list(QUERIES.field("own").type)
-    own = pa.StructArray.from_arrays(columns, fields=fields, mask=columns[0].is_null())  # the first is the experiment
-    return own, pa.array(list(map(_encode, attributes)), pa.string())
+    return {name: [one.pop(name, None) for one in ours] for name in CARRIED}, list(map(_encode, attributes))
+
+
+def own_array(columns: Columns) -> pa.StructArray:
+    """The columns of queries that our export wrote, null for other queries."""
+    arrays = [pa.array(columns[name], pa.string()) for name in CARRIED]
+    mask = pc.is_null(arrays[0])  # the experiment
+    return pa.StructArray.from_arrays(arrays, fields=list(QUERIES.field("own").type), mask=mask)
+
+
+def _texts_in(attributes: Sequence[Any]) -> tuple[list[dict[str, str]], list[int]]:
+    """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; and how many are others."""
+    objects = [one if type(one) is dict else {} for one in attributes]
+    if set(map(type, chain.from_iterable(map(dict.values, objects)))) <= {str}:
+        return objects, [0] * len(objects)
+    present = [{name: value for name, value in one.items() if value is not None} for one in objects]
+    texts = [
+        {name: one if type(one) is str else json.dumps(one) for name, one in some.items() if type(one) in _SIMPLE}
+        for some in present
+    ]
+    return texts, [len(some) - len(one) for some, one in zip(present, texts, strict=True)]
 
 
 def id_text(value: Any, counts: Counter[str]) -> str | None:
