@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import checks, exposure, people, plans, queries, rules, watching
+from benchmarks import checks, exposure, people, plans, queries, rules, schemes, watching
 from benchmarks.people import BOUNDED, PER_SEARCH
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.rule import ONE_LOOK, ReportSettings
@@ -154,6 +154,31 @@ def planned_looks(effort: Effort, seed: int) -> Iterator[Row]:
                 yield Row("5 planned looks show a false winner", world, f"{planned:,}", 0, 0.06, wrong, effort.few)
 
 
+def schemes_at_one_look(effort: Effort, seed: int) -> Iterator[Row]:
+    """False positives of one look at averaged credit and at competitive pairs, with real lists, clicks and credit."""
+    for method in schemes.SCHEMES:
+        for index in (1.05, 1.5):
+            for units in (units for units in effort.sizes if units < 1_000):
+                wrong = schemes.wrong_at_one_look(method, index, units, effort.runs, seed)
+                for scheme, count in wrong.items():
+                    world = f"tail {index:g}, lists with tastes, {method} by {scheme}"
+                    yield Row("one look shows a false winner", world, f"{units:,}", *NOMINAL, count, effort.runs)
+
+
+def schemes_when_watched(effort: Effort, seed: int) -> Iterator[Row]:
+    """False winners of the same experiments if they are watched."""
+    runs = 2 * effort.few
+    for method in schemes.SCHEMES:
+        for index in (1.05, 1.5):
+            for units in (units for units in effort.watched if units < 1_000):
+                wrong = schemes.wrong_when_watched(method, index, units, runs, (units, None), seed)
+                for scheme, counts in wrong.items():
+                    world = f"tail {index:g}, lists with tastes, {method} by {scheme}"
+                    for name, count in zip(("with a plan", "without a plan"), counts, strict=True):
+                        claim = f"{schemes.LOOKS} looks {name} show a false winner"
+                        yield Row(claim, world, f"{units:,}", *AT_MOST, count, runs)
+
+
 def many_rankers(effort: Effort, seed: int) -> Iterator[Row]:
     """Any false winner among all pairs of five rankers."""
     for index in (1.05, 1.5):
@@ -277,6 +302,8 @@ CLAIMS: list[Claim] = [
     watched,
     watched_after_every_user,
     planned_looks,
+    schemes_at_one_look,
+    schemes_when_watched,
     many_rankers,
     segments,
     clustered_by_query,

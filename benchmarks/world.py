@@ -34,8 +34,20 @@ class World:
 def world(method: str, rankers: int, documents: int, rows: int, k: int = 10, queries: int = QUERIES) -> World:
     """The same world for the same numbers."""
     generator = np.random.default_rng((rankers, documents, k))
+    orders = noisy_orders(generator, queries, rankers, documents)
+    asked, keys = generator.integers(0, queries, rows), generator.integers(0, 2**63, (rows, 2)).astype(np.uint64)
+    return world_of(method, orders, asked, keys, generator.random((rows, k)) < CLICK, k)
+
+
+def noisy_orders(generator: np.random.Generator, queries: int, rankers: int, documents: int) -> Array:
+    """Rankings `[query, ranker, rank]`: the order 0, 1, 2, ... with noise."""
+    noise = generator.normal(0, documents / 4, (queries, rankers, documents))
+    return np.argsort(np.arange(documents) + noise)
+
+
+def world_of(method: str, orders: Array, queries: Array, keys: Array, clicks: Array, k: int) -> World:
+    """A world of these rankings; `queries`, `keys` and `clicks` are those of each row."""
     chosen = resolve(method)
-    orders = np.argsort(np.arange(documents) + generator.normal(0, documents / 4, (queries, rankers, documents)))
     problems = [CheckedRankings.of(order.tolist(), chosen) for order in orders]
     works = [Composing(chosen, problem, k, exact=False) for problem in problems]
     return World(
@@ -47,9 +59,9 @@ def world(method: str, rankers: int, documents: int, rows: int, k: int = 10, que
             np.array([work.encoded.documents for work in works]),
         ),
         _stacked([work.settings for work in works]),
-        generator.integers(0, queries, rows),
-        generator.integers(0, 2**63, (rows, 2)).astype(np.uint64),
-        generator.random((rows, k)) < CLICK,
+        queries,
+        keys,
+        clicks,
         k,
     )
 

@@ -2,10 +2,11 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from benchmarks import calibration, checks, counting_clicks, exposure, people, plans, queries, watching
+from benchmarks import calibration, checks, counting_clicks, exposure, people, plans, queries, schemes, watching
 from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis.analyze import analyze
@@ -118,6 +119,30 @@ def test_what_the_report_calls_unbiased_keeps_its_level_where_clicks_depend_on_t
     found = false_positives(method, False, units, runs)
     fair = {scheme: wrong for scheme, wrong in found.items() if not bias(method, method, scheme)}
     assert {scheme: wrong for scheme, wrong in fair.items() if wrong > at_most(MOST, runs)} == {}
+
+
+@pytest.mark.parametrize("method", schemes.SCHEMES)
+def test_people_of_lists_with_tastes_have_lasting_preferences_whose_mean_is_zero(method: str) -> None:
+    units = 1_500
+    person, scores = schemes.score_visits(np.random.default_rng(5), method, np.full(units, 30))
+    visits = np.bincount(person, minlength=units)
+    for values in scores.values():
+        means = np.bincount(person, values, units) / visits
+        error = means.std() / units**0.5
+        assert abs(means.mean()) < 5 * error
+        drawn_again = np.bincount(person, np.random.default_rng(6).permutation(values), units) / visits
+        assert means.var() > 3 * drawn_again.var()  # people differ far more than their visits
+
+
+def test_experiments_are_scored_in_parts_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemes, "AT_ONCE", 500)
+    visits = np.random.default_rng(1).integers(1, 9, (40, 20))
+    parts = list(schemes.experiments(np.random.default_rng(2), "competitive_pairs", visits))
+    assert sum(part.number for part in parts) == 40
+    assert len(parts) > 5
+    for part in parts:
+        assert part.person.max() < 20 * part.number
+        assert {len(values) for values in part.scores.values()} == {len(part.person)}
 
 
 TINY = Effort(20, 4, 1, (30,), (30,))
