@@ -17,6 +17,7 @@ import pyarrow as pa
 from interleaf.analysis.analyze import analyze
 from interleaf.interleaving.batch import interleave_batch, unshown_ranks
 from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import ONE_LIST
 from interleaf.tables import Table
 
 CURVES = {
@@ -67,7 +68,10 @@ class ExposureWorld:
         return np.asarray(clicks.sum(axis=2).mean(axis=0))
 
     def log(self, rng: np.random.Generator, people: int, method: str, k: int = 10, tail: float = 0.0) -> pa.Table:
-        """A log of interleaved lists; with a `tail`, few people make most visits (Pareto with this shape)."""
+        """A log of lists of this method; with a `tail`, few people make most visits (Pareto with this shape).
+
+        With `one_list`, each person sees the list of one ranker, and that is the arm.
+        """
         visits = np.ones(people, np.int64)
         if tail:
             visits = np.minimum(np.floor((1 - rng.random(people)) ** (-1 / tail)), 200).astype(np.int64)
@@ -75,6 +79,8 @@ class ExposureWorld:
         rows = len(unit)
         queries = rng.integers(0, len(self.rankings), rows)
         keys = [f"{number}-{rng.integers(2**31)}" for number in range(rows)]
+        if method == ONE_LIST:
+            keys = [keys[number] for number in unit]
         shown = interleave_batch(self.rankings, method, k, keys, queries=queries)
         clicked = self._click(rng, shown.documents, queries, unit)
         hidden = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
@@ -97,7 +103,7 @@ class ExposureWorld:
                 "time": pa.array(START + np.arange(rows), pa.timestamp("us", "UTC")),
                 "unit": [f"u{number}" for number in unit],
                 "query": [f"q{number}" for number in queries],
-                "arm": ["interleaved"] * rows,
+                "arm": ["AB"[team] for team in teams[:, 0]] if method == ONE_LIST else ["interleaved"] * rows,
                 "method": [shown.method] * rows,
                 "rankers": [["A", "B"]] * rows,
                 "documents": documents.cast(pa.list_(pa.string())),

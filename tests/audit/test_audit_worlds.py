@@ -3,7 +3,7 @@
 from itertools import permutations, product
 from math import comb, factorial, perm
 
-from interleaf.audit.properties import SmallWorld, worlds
+from interleaf.audit.worlds import SmallWorld, worlds
 
 
 def ways(rankers: int, documents: int) -> int:

@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.exposure import CURVES, ExposureWorld
 from interleaf import DataError, Exclusion, analyze, log, tally_log
 from interleaf.cli import main
 from interleaf.decode import Counting
@@ -87,6 +89,16 @@ def test_a_data_frame_gives_the_tally_of_its_rows(session: Any, tmp_path: Path) 
     check_same(tally_log(frame, by=["device"]), tally_log(path, by=["device"]))
     with pytest.raises(DataError, match="always read on Spark"):
         tally_log(frame, engine="local")
+
+
+def test_lists_of_one_ranker_each_give_the_local_tally_and_report(session: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    drawn = ExposureWorld.draw(rng, 10, 2, CURVES["1 / rank"], 10)
+    path = written(tmp_path / "log", drawn.log(rng, 400, "one_list"))
+    expected = tally_log(path)
+    check_same(tally_log(session.read.parquet(str(path))), expected)
+    assert expected.about.composed == "one_list"
+    assert expected.exposure.lists.sum() == 400
 
 
 def test_a_data_frame_may_lack_what_has_a_default_and_hold_attributes_as_an_object(

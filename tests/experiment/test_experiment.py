@@ -115,6 +115,23 @@ def test_an_a_a_of_a_method_that_scores_no_ownership_is_relabelled() -> None:
         shoes(method="pairwise_preference", mode="aa")
 
 
+def test_one_list_per_unit_mixes_nothing_and_counts_clicks() -> None:
+    experiment = shoes(mode="one_list")
+    assert (experiment.method, experiment.scored_by, experiment.needed) == ("one_list", None, experiment.rankers)
+    assert Experiment.of(experiment.to_dict()) == experiment
+    assert shoes(mode="one_list", rankers=["one", "two", "three"]).method == "one_list"
+    wrong: dict[str, dict[str, Any]] = {
+        "mode": {"method": "one_list"},
+        "method": {"mode": "one_list", "method": "probabilistic"},
+        "scheme": {"mode": "one_list", "scheme": "click"},
+        "rankers": {"mode": "one_list", "rankers": ["production", "holdout"]},
+    }
+    for field, data in wrong.items():
+        with pytest.raises(ExperimentError, match="one_list") as error:
+            shoes(**data)
+        assert error.value.field == field
+
+
 # Traffic.
 
 
@@ -320,6 +337,57 @@ def test_a_known_loser_is_the_control_upside_down() -> None:
 
 def test_of_a_known_loser_only_the_control_is_needed() -> None:
     assert show(shoes(mode="known_loser"), 1, asked(rankings={"production": OLD})).arm == INTERLEAVED
+
+
+def arm_of_unit(experiment: Experiment, unit: str, query: str = "trail", version: int = 1) -> str:
+    shown = show(experiment, version, asked(unit, query))
+    assert shown.row is not None
+    assert shown.documents == RANKINGS[shown.arm][:3]
+    assert shown.row["rankings"] == [OLD, NEW]
+    assert shown.row["arm"] == shown.arm == experiment.rankers[shown.row["teams"][0]]
+    return shown.arm
+
+
+def test_with_one_list_per_unit_a_fair_coin_of_the_unit_decides_for_all_queries() -> None:
+    experiment = shoes(mode="one_list")
+    arms = Counter[str]()
+    for number in range(1000):
+        unit = f"user-{number}"
+        arm = arm_of_unit(experiment, unit)
+        assert arm_of_unit(experiment, unit, "another") == arm_of_unit(experiment, unit, "") == arm
+        arms[arm] += 1
+    assert abs(arms["candidate"] - 500) < 5 * 16
+
+
+def test_another_version_or_experiment_tosses_another_coin() -> None:
+    units = [f"user-{number}" for number in range(400)]
+    coins = [
+        [arm_of_unit(experiment, unit, version=version) == "candidate" for unit in units]
+        for experiment, version in ((shoes(mode="one_list"), 1), (shoes(mode="one_list"), 2))
+    ]
+    coins.append([arm_of_unit(shoes(mode="one_list", name="boots"), unit) == "candidate" for unit in units])
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        same = sum(a == b for a, b in zip(coins[one], coins[other], strict=True))
+        assert abs(same - 200) < 5 * 10
+
+
+def test_with_one_list_per_unit_of_several_rankers_each_is_equally_likely() -> None:
+    rankings = {"one": list("abcd"), "two": list("bcda"), "three": list("cdab")}
+    experiment = shoes(mode="one_list", rankers=list(rankings))
+    arms = Counter(show(experiment, 1, asked(f"user-{n}", rankings=rankings)).arm for n in range(900))
+    assert set(arms) == set(rankings)
+    assert all(abs(number - 300) < 5 * 14.2 for number in arms.values()), arms
+
+
+def test_with_one_list_per_unit_further_pages_are_of_the_same_ranker() -> None:
+    experiment = shoes(mode="one_list")
+    for number in range(10):
+        first = show(experiment, 1, asked(f"user-{number}", fixed={2: "ad"}))
+        assert first.row is not None
+        second = extend_list(first.row, 2)
+        expected = [*RANKINGS[first.arm][:1], "ad", *RANKINGS[first.arm][1:5]]
+        assert first.documents + second.documents == expected
+        assert second.arm == first.arm
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.sets(st.integers(1, 12), max_size=4))

@@ -13,9 +13,9 @@ from interleaf.interleaving.rankings import letter
 from interleaf.methods.registry import METHODS, resolve
 from tests.support.worlds import (
     COMPARING,
+    DRAWN,
     EVERY_SPEC,
     EXACT_SPECS,
-    LISTED,
     TAUS,
     World,
     clicks_on,
@@ -25,12 +25,13 @@ from tests.support.worlds import (
     worlds_of,
 )
 
-ANY = (*EVERY_SPEC, "single", "single(ranker=B)")
+UNMIXED = ("single", "single(ranker=B)", "one_list")
+ANY = (*EVERY_SPEC, *UNMIXED)
 KEYS = st.integers() | st.text(max_size=3)
 CONSIDERATE = tuple(spec for spec in ANY if resolve(spec).method.claims.considerate)
 
 
-@pytest.mark.parametrize("name", [*LISTED, "single"])
+@pytest.mark.parametrize("name", [*DRAWN, "single"])
 @given(data=st.data())
 def test_a_shorter_list_is_the_top_of_a_longer_one(name: str, data: st.DataObject) -> None:
     """So that page two agrees with page one: the same key, another cut."""
@@ -51,7 +52,7 @@ def test_a_list_holds_each_document_once_and_as_many_as_there_are(drawn: tuple[s
     available = set().union(*small.rankings)
     assert len(set(shown.documents)) == len(shown.documents) <= small.k
     assert set(shown.documents) <= available
-    if spec not in ("single", "single(ranker=B)") and "fill=stop" not in spec and "fill=False" not in spec:
+    if spec not in UNMIXED and "fill=stop" not in spec and "fill=False" not in spec:
         assert len(shown.documents) == min(small.k, len(available))
 
 
@@ -165,7 +166,7 @@ def test_a_list_shared_by_two_rankers_under_names_is_the_one_under_letters() -> 
     assert many.rankers[24:] == tuple(letter(number) for number in range(24, 30)) == ("Y", "Z", "AA", "AB", "AC", "AD")
 
 
-@pytest.mark.parametrize("name", [*COMPARING, "single"])
+@pytest.mark.parametrize("name", [*COMPARING, "single", "one_list"])
 @given(data=st.data())
 def test_a_list_comes_back_from_its_log_with_all_that_credit_needs(name: str, data: st.DataObject) -> None:
     spec, small = data.draw(spec_and_world(["single"] if name == "single" else specs_of(name, TAUS)))

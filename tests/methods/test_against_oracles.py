@@ -18,6 +18,7 @@ from interleaf.audit import distribution
 from interleaf.interleaving import kernel_calls
 from interleaf.methods.registry import resolve
 from tests.support.worlds import (
+    DRAWN,
     EXACT_SPECS,
     LISTED,
     Clicks,
@@ -83,7 +84,7 @@ def untold(documents: Ranking, spec: str) -> Teams:
     return (-1,) * len(documents) if resolve(spec).method.has_teams else None
 
 
-@pytest.mark.parametrize("spec", EXACT_SPECS)
+@pytest.mark.parametrize("spec", [*EXACT_SPECS, "one_list"])
 def test_lists_and_teams_come_with_the_oracle_s_probabilities(spec: str) -> None:
     for small in worlds_of(resolve(spec)):
         found = distribution(small.rankings, spec, small.k)
@@ -91,7 +92,7 @@ def test_lists_and_teams_come_with_the_oracle_s_probabilities(spec: str) -> None
         assert sum(found.values()) == 1
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", DRAWN)
 @given(data=st.data())
 def test_lists_and_teams_of_any_world_come_with_the_oracle_s_probabilities(name: str, data: st.DataObject) -> None:
     spec, small = data.draw(spec_and_world(specs_of(name), 3, 4))

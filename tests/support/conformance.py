@@ -89,6 +89,7 @@ def verdicts(found: MethodAudit) -> Iterator[tuple[str, PropertyVerdict]]:
     yield from ((f"pareto {scheme}", verdict) for scheme, verdict in found.pareto.items())
     yield "pareto at the cut", found.pareto_at_cut
     yield from ((f"fair sign {scheme}", verdict) for scheme, verdict in found.sign.items())
+    yield from ((f"{name.partition(':')[0]} lift", verdict) for name, verdict in found.lift.items())
     yield from ((f"averages {scheme}", verdict) for scheme, verdict in found.averages.items())
 
 
@@ -136,6 +137,8 @@ def _refutes(example: Counterexample, about: str) -> bool:
     total = sum((p * preference for p, preference in said if preference is not None), Fraction(0))
     if not all(preference is not None for _, preference in said) or f": {total}," not in example.conclusion:
         return False
+    if about == "faithful":
+        return not example.conclusion.endswith(f", {total}")
     return total != 0 if about == "fair" else total <= 0
 
 

@@ -19,8 +19,9 @@ Clicks = tuple[int, ...]  # ranks in the shown list, as a caller gives them
 
 WHOLE_TAUS = (1, 2, 3, 10)  # whole powers are exact in fractions
 TAUS = (0.5, *WHOLE_TAUS, 4.25)
-COMPARING = tuple(name for name in METHODS if name != "single")
+COMPARING = tuple(name for name, row in METHODS.items() if row.schemes)
 LISTED = tuple(name for name in COMPARING if name != "optimized")  # those with one distribution that is the truth
+DRAWN = (*LISTED, "one_list")  # also those whose lists are not scored
 
 
 class World(NamedTuple):

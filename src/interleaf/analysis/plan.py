@@ -209,6 +209,7 @@ def _pareto(mean: float) -> tuple[Array, Array]:
 def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
     from interleaf.analysis.analyze import read_tally
     from interleaf.log.schema import INTERLEAVED
+    from interleaf.methods.registry import ONE_LIST
     from interleaf.report.build import report
     from interleaf.report.comparisons import RankerPairs, max_score
     from interleaf.report.rule import ReportSettings
@@ -218,6 +219,8 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
     tally = read_tally(pilot, options)
     if len(tally.about.rankers) != 2:
         raise DataError(f"a plan is made for two rankers; the pilot compares {len(tally.about.rankers)}")
+    if tally.about.composed == ONE_LIST:
+        raise DataError(f"a plan is made for interleaved lists, and the pilot's are of {ONE_LIST}; give another pilot")
     if not tally.scores.clicked.any():
         ours = report(tally, ReportSettings())
         why = verdict(ours.comparisons, (), ReportSettings(), ours.totals).sentence

@@ -5,6 +5,7 @@ small rankings, lists and clicks, and proves each property there or returns the 
 """
 
 from interleaf.audit.enumerate import distribution, expectation
-from interleaf.audit.properties import Counterexample, MethodAudit, PropertyVerdict, check
+from interleaf.audit.properties import MethodAudit, check
+from interleaf.audit.worlds import Counterexample, PropertyVerdict
 
 __all__ = ["Counterexample", "MethodAudit", "PropertyVerdict", "check", "distribution", "expectation"]

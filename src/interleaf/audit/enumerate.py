@@ -64,8 +64,8 @@ class Enumeration:
         self.chosen, self.problem, self.k = chosen, problem, k
         self._work = kernel_calls.Composing(chosen, problem, k, exact=True)
         self.relaxed = bool(getattr(self._work.settings, "relaxed", False))
-        self._settings = chosen.method.kernels.settings(problem.lengths, chosen.parameters, True)
-        self._impression = cache(self._make_impression)
+        self.settings = chosen.method.kernels.settings(problem.lengths, chosen.parameters, True)
+        self.impression = cache(self._make_impression)
         self._credit = cache(self._compute_credit)
         self.preference = cache(self._compute_preference)
 
@@ -95,7 +95,7 @@ class Enumeration:
         kernels = self.chosen.method.kernels
         preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
         if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
-            plain(kernels.expected_sign)(self._impression(shown), _clicked(clicks, shown), preference, self._settings)
+            plain(kernels.expected_sign)(self.impression(shown), _clicked(clicks, shown), preference, self.settings)
         else:
             credit, credited = self._credit(shown, clicks, scheme.variant)
             plain(prefer(scheme.form))(credit.copy(), credited, 0, preference)
@@ -104,7 +104,7 @@ class Enumeration:
     def _compute_credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
         credit = np.full(len(self.problem.rankers), Fraction(0))
         kernel = plain(self.chosen.method.kernels.credit_of(variant))
-        credited = kernel(self._impression(shown), _clicked(clicks, shown), variant, credit, self._settings)
+        credited = kernel(self.impression(shown), _clicked(clicks, shown), variant, credit, self.settings)
         if credited < 0:
             raise ListError(f"{self.chosen} cannot average the owners of a list of {len(shown[0])} documents exactly")
         return credit, credited

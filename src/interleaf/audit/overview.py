@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from interleaf.audit.properties import MethodAudit, Progress, PropertyVerdict, check
+from interleaf.audit.properties import MethodAudit, Progress, check
+from interleaf.audit.worlds import PropertyVerdict
 from interleaf.methods.registry import METHODS, Method, resolve
 from interleaf.tables import Table
 
@@ -132,5 +133,6 @@ def _plain(check: MethodAudit) -> dict[str, Any]:
         "pareto_at_cut": verdict(check.pareto_at_cut),
         "sign": {name: verdict(one) for name, one in check.sign.items()},
         "averages": {name: verdict(one) for name, one in check.averages.items()},
+        "lift": {name: verdict(one) for name, one in check.lift.items()},
         "reusable": verdict(check.reusable),
     }

@@ -13,58 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import combinations, permutations, product
-from typing import Any, NamedTuple
+from itertools import combinations, permutations
+from typing import Any
 
 from interleaf.audit.enumerate import Enumeration, Ranks, Shown
+from interleaf.audit.lift import find_unfair_lift, find_unfaithful_lift
+from interleaf.audit.worlds import DOCUMENTS, Counterexample, ListLine, PropertyVerdict, SmallWorld, worlds
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.interleaving.rankings import CheckedRankings, Document, letter
 from interleaf.methods.registry import Claims, resolve
 from interleaf.methods.schemes import VARIANTS, Scheme, scheme_of
-
-DOCUMENTS = "abcd"
-
-
-class SmallWorld(NamedTuple):
-    """Rankings and how many documents are shown."""
-
-    rankings: tuple[tuple[str, ...], ...]
-    k: int
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether some ranking lacks a document of another."""
-        return any(len(ranking) < len(self.documents) for ranking in self.rankings)
-
-    @property
-    def documents(self) -> list[str]:
-        return sorted({document for ranking in self.rankings for document in ranking})
-
-    def best_rank(self, document: str) -> int:
-        """The best rank that any ranker gives the document."""
-        return min(ranking.index(document) + 1 for ranking in self.rankings if document in ranking)
-
-
-def worlds(min_rankers: int, max_rankers: int | None) -> list[SmallWorld]:
-    """The worlds for a method with these limits on the number of rankers, smallest first."""
-    numbers = [rankers for rankers in (2, 3) if min_rankers <= rankers <= (max_rankers or 3)]
-    return sorted(dict.fromkeys(world for rankers in numbers for world in _worlds_of(rankers)), key=_size)
-
-
-def _size(world: SmallWorld) -> tuple[object, ...]:
-    lengths = [len(ranking) for ranking in world.rankings]
-    return world.is_ragged, min(lengths) == 0, len(world.documents), len(lengths), world.k, sum(lengths), world.rankings
-
-
-def _worlds_of(rankers: int) -> Iterator[SmallWorld]:
-    ragged, full = (3, 4) if rankers == 2 else (2, 3)
-    small = [order for length in range(ragged + 1) for order in permutations(DOCUMENTS[:ragged], length)]
-    large = list(permutations(DOCUMENTS[:full]))
-    for rankings in [*product(small, repeat=rankers), *product(large, repeat=rankers)]:
-        appearing = list(dict.fromkeys(document for ranking in rankings for document in ranking))
-        if appearing and appearing == sorted(appearing) and appearing[-1] == DOCUMENTS[len(appearing) - 1]:
-            for k in range(1, len(appearing) + 1):
-                yield SmallWorld(rankings, k)
 
 
 def dominating_rankers(world: SmallWorld, last: int) -> Iterator[tuple[frozenset[str], int]]:
@@ -86,60 +44,10 @@ def _dominates(ranking: tuple[str, ...], other: tuple[str, ...], relevant: tuple
     return ours != theirs and all(our <= their for our, their in zip(ours, theirs, strict=True))
 
 
-@dataclass(frozen=True)
-class ListLine:
-    """A list that can be shown, its probability, and the preference between two rankers after the clicks on it."""
-
-    shown: Shown
-    probability: Fraction
-    preference: Fraction | None = None
-
-    def __str__(self) -> str:
-        documents, teams = self.shown
-        owners = [""] * len(documents) if teams is None else [f"({letter(t) if t >= 0 else '-'})" for t in teams]
-        text = f"  {self.probability!s:>7}  {' '.join(d + o for d, o in zip(map(str, documents), owners, strict=True))}"
-        return text if self.preference is None else f"{text}   {self.preference}"
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """Rankings for which a property fails: the clicks, every list that can be shown, and the wrong sum."""
-
-    world: SmallWorld
-    what: str
-    lines: tuple[ListLine, ...]
-    conclusion: str
-
-    def __str__(self) -> str:
-        rankings = "   ".join(f"{letter(i)} = {' '.join(r) or '(empty)'}" for i, r in enumerate(self.world.rankings))
-        return "\n".join([f"{rankings}   k = {self.world.k}", self.what, *map(str, self.lines), self.conclusion])
-
-
-@dataclass(frozen=True)
-class PropertyVerdict:
-    """Whether a property holds in all small worlds; None: it does not apply to the method.
-
-    `worlds` is the number of checked worlds, `refuted` are those where it fails, and `counterexample` is the smallest.
-    """
-
-    holds: bool | None
-    worlds: int
-    refuted: tuple[SmallWorld, ...] = ()
-    counterexample: Counterexample | None = None
-    note: str = ""
-
-    def __str__(self) -> str:
-        if self.holds is None:
-            return f"no meaning here: {self.note}"
-        answer = f"proved in all {self.worlds} worlds"
-        if not self.holds:
-            answer = f"no, it fails in {len(self.refuted)} of {self.worlds} worlds; the smallest:"
-        details = str(self.counterexample).split("\n") if self.counterexample else []
-        return "\n    ".join([answer, *details, *([f"({self.note})"] if self.note else [])])
-
-
 Walk = list[tuple[SmallWorld, Enumeration]]
 Progress = Callable[[int, int], None]
+FAIR_LIFT = "fair to clicks by rank only"
+FAITHFUL_LIFT = "faithful: the clicks of each ranker's own list, if people click by rank and document"
 NO_SCHEME = PropertyVerdict(None, 0, note="the method compares nothing")
 
 # Ways to click that prefer relevant documents (True) to others at every rank.
@@ -164,7 +72,8 @@ class MethodAudit:
     `sign` says whether the sign of the scores is fair, by the binary scheme that is not offered. `averages`: whether a
     scheme that averages over owners has the mean of the drawn owners, with no more variance: `list` for any clicks on
     any list, `place` for any document at any rank. `pareto_at_cut` is `pareto` if people click on the last shown rank,
-    too.
+    too. `lift`: whether the lift, with examination 1 / rank, is fair, and whether it is faithful: the expected value of
+    clicks by examination and appeal is the clicks on each ranker's own list.
     """
 
     method: str
@@ -175,6 +84,7 @@ class MethodAudit:
     pareto_at_cut: PropertyVerdict
     sign: Mapping[str, PropertyVerdict]
     averages: Mapping[str, PropertyVerdict]
+    lift: Mapping[str, PropertyVerdict]
 
     @property
     def claims(self) -> Claims:
@@ -189,6 +99,7 @@ class MethodAudit:
             ("Pareto-faithful with clicks on the last shown rank", self.pareto_at_cut),
             *_by_scheme("fair sign (if not, there is no binary scheme)", self.sign),
             *_by_scheme("the mean over the drawn owners, with no more variance", self.averages),
+            *((f"lift, {name}", verdict) for name, verdict in self.lift.items()),
             ("reusable: every list can be shown", self.reusable),
         ]
         lines = [f"  {name}: {verdict}" for name, verdict in parts if verdict is not NO_SCHEME]
@@ -227,7 +138,12 @@ def check(method: str, progress: Progress | None = None, max_worlds: int | None 
             for name, scheme in schemes.items()
             if VARIANTS[scheme.variant] in ("list", "place")
         },
+        lift=_check_lift(same) if resolved.method.kernels.place is not None else {},
     )
+
+
+def _check_lift(same: Walk) -> dict[str, PropertyVerdict]:
+    return {FAIR_LIFT: _settle(same, find_unfair_lift), FAITHFUL_LIFT: _settle(same, find_unfaithful_lift)}
 
 
 def _settle(walk: Walk, cases: Callable[[SmallWorld, Enumeration], Iterable[Counterexample | None]]) -> PropertyVerdict:

@@ -27,8 +27,9 @@ class Answer:
     """The documents to show.
 
     `impression` is the id that events refer to; None if the list is not logged. `arm` is `interleaved`, `holdout`,
-    `fallback`, or `outside` (of the experiment). `token` lets a browser report events of this impression; only the
-    service can issue one. `stored`: the service has stored it; False if it is spooled or not logged.
+    `fallback`, or `outside` (of the experiment); in the mode `one_list` it is the ranker whose list is shown. `token`
+    lets a browser report events of this impression; only the service can issue one. `stored`: the service has stored
+    it; False if it is spooled or not logged.
     """
 
     impression: str | None

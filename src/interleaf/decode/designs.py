@@ -13,6 +13,7 @@ from interleaf.errors import DataError
 from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
+from interleaf.methods.registry import ONE_LIST
 
 _PRIME = np.uint64(0x100000001B3)
 
@@ -25,6 +26,11 @@ class Design(NamedTuple):
     arm: str
     method: str
     rankers: tuple[str, ...]
+
+    @property
+    def is_one_list(self) -> bool:
+        """Whether each unit sees the list of one ranker, and the rows are those of one of them."""
+        return self.method == ONE_LIST and self.arm in self.rankers
 
 
 def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:

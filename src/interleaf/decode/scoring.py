@@ -135,6 +135,20 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
     return Scored(decoded, credits, linear, credited, owners)
 
 
+def sum_events(decoded: Decoded, weights: Mapping[str, float]) -> Scored:
+    """The weighted events on lists of one ranker, in the column of that ranker; lists with too large sums are dropped.
+
+    Events are counted once for each kind and document.
+    """
+    ranker = decoded.design.rankers.index(decoded.design.arm)
+    sums: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
+    for events, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
+        sums[:, ranker] += weight * events.sum(axis=1)
+    too_large = np.abs(sums[:, ranker]) > MAX_CREDIT
+    decoded, sums = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE), sums[~too_large]
+    return Scored(decoded, sums, True, np.zeros(len(sums)))
+
+
 def drop_rows(decoded: Decoded, marked: Array, reason: DropReason) -> Decoded:
     """Drop the marked rows, and count them under the reason."""
     if not marked.any():

@@ -15,7 +15,7 @@ from interleaf.execution.session_rows import SessionRows
 from interleaf.execution.task import BatchPart, Task
 from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
 from interleaf.log.schema import INTERLEAVED
-from interleaf.methods.registry import resolve
+from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.tally import About, Fact, Tally
 from interleaf.tally.tally import absorb, as_if
 from interleaf.tally.units import Sample
@@ -32,7 +32,7 @@ Group = tuple[str, int, frozenset[str]]
 
 
 class TallyKey(NamedTuple):
-    """The key of a tally; `composed` is the method of interleaved lists, and '' for other arms."""
+    """The key of a tally; `composed` is the method of interleaved lists, or `one_list`, and '' for other arms."""
 
     experiment: str
     version: int
@@ -47,7 +47,7 @@ class TallyKey(NamedTuple):
 
 def tally_key(design: Design) -> TallyKey:
     """The key of the tally that rows of a design are added to."""
-    composed = resolve(design.method).text if design.arm == INTERLEAVED else ""
+    composed = resolve(design.method).text if design.arm == INTERLEAVED or design.is_one_list else ""
     return TallyKey(design.experiment, design.version, design.rankers, composed)
 
 
@@ -237,6 +237,8 @@ class TallyCollector:
         subject = design.experiment, design.version, design.rankers, composed
         if not composed:
             return About(*subject, "", "", "", None, True, scoring.examination)
+        if composed == ONE_LIST:
+            return About(*subject, "", "", str(scoring.counting), None, True, scoring.examination)
         rankers = len(design.rankers)
         method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
         is_linear = scoring.scheme_of(composed, rankers).form.linear

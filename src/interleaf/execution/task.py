@@ -14,7 +14,7 @@ import pyarrow as pa
 from interleaf.decode import COLUMNS, LARGE, Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded_rows, query_numbers
 from interleaf.decode.columns import codes, column, milliseconds, numbers, text_column
-from interleaf.decode.scoring import Scored, Scoring, score
+from interleaf.decode.scoring import Scored, Scoring, score, sum_events
 from interleaf.errors import MethodError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
@@ -140,7 +140,9 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
                 yield BatchPart(None, Counter({problem: len(decoded.rows)}) + decoded.dropped)
                 continue
             scored = score(decoded, task.scoring)
-            decoded = scored.decoded
+        elif decoded.design.is_one_list:
+            scored = sum_events(decoded, task.scoring.counting.weights)
+        decoded = decoded if scored is None else scored.decoded
         rows = decoded.rows
         own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
         own_remarks = [(numbers[rows], values) for numbers, values in remarks]

@@ -12,7 +12,7 @@ from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
 from interleaf.interleaving.api import DrawnList, draw
 from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, remove_documents
 from interleaf.kernels.randomness import Keyed, key_of
-from interleaf.log.schema import FALLBACK, INTERLEAVED
+from interleaf.log.schema import FALLBACK, INTERLEAVED, arm_of
 from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
 
 Rankings = dict[str, Sequence[str]]
@@ -97,8 +97,10 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
         chosen = experiment.chosen
     else:
         rankings, chosen = available, unchanged(shown_ranker)
-    key = chance_key(experiment.name, version, unit, request.query)
+    key = chance_key(chosen, experiment.name, version, unit, request.query)
     drawn = _draw_pages(rankings, chosen, key, size, request.page, request.fixed)
+    if arm == INTERLEAVED:
+        arm = arm_of(chosen.text, drawn.problem.rankers, drawn.teams)
     about = request.impression, request.unit, request.query
     reason = f"no ranking of {', '.join(missing)}" if missing else None
     fixed = {str(rank): document for rank, document in request.fixed.items()} or None
@@ -114,9 +116,9 @@ def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
     return _page(ranking, request.fixed, request.k or experiment.k, request.page)
 
 
-def chance_key(experiment: str, version: int, unit: str, query: str | None) -> str:
+def chance_key(chosen: ResolvedMethod, experiment: str, version: int, unit: str, query: str | None) -> str:
     """The random key of a list; without the page, so that all pages belong to the same list."""
-    return key_of((experiment, version, unit, query or ""))
+    return key_of((experiment, version, unit, "" if chosen.method.drawn_by_unit else query or ""))
 
 
 def extend_list(

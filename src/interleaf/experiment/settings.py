@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.limits import MAX_K
-from interleaf.methods.registry import DEFAULT, ResolvedMethod, methods, resolve
+from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
+from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
 
 MAX_TEXT = 200
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -145,7 +146,7 @@ class Optional:
 
 
 COMPARE, AA, RELABELLED, LOSER = "compare", "aa", "aa_relabelled", "known_loser"
-MODES = (COMPARE, AA, RELABELLED, LOSER)
+MODES = (COMPARE, ONE_LIST, AA, RELABELLED, LOSER)
 SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_impression", "most_shown"
 ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
 MAX_RANKERS = 100
@@ -211,7 +212,12 @@ class Experiment:
         "Planned units", Optional(Number(1, 10**9, True)), "planned number of units; null: no plan", None
     )
     confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "confidence level of intervals", 0.95)
-    mode: str = _setting("Purpose", Choice(MODES), "a comparison, or a check that the set-up can be trusted", COMPARE)
+    mode: str = _setting(
+        "Purpose",
+        Choice(MODES),
+        "a comparison in mixed lists or with one ranker's list per unit, or a check that the set-up can be trusted",
+        COMPARE,
+    )
     by: tuple[str, ...] = _setting("Segments", Several(Text(100), 0, 10), "attributes that the report is split by", ())
     bot_agents: tuple[str, ...] = _setting(
         "User agents of bots",
@@ -272,12 +278,16 @@ class Experiment:
             chosen = resolve(self.method)
         except InterleafError as error:
             raise ExperimentError("method", self.method, str(error)) from None
+        if ONE_LIST in (self.mode, chosen.text):
+            self._check_one_list(chosen.text)
+            chosen = resolve(ONE_LIST)
         object.__setattr__(self, "method", chosen.text)
         least, most = chosen.rankers
         if not least <= len(self.rankers) <= (most or MAX_RANKERS):
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
-            chosen.scheme(self.scheme, len(self.rankers))
+            if self.mode != ONE_LIST:
+                chosen.scheme(self.scheme, len(self.rankers))
         except InterleafError as error:
             setting = "scheme" if self.scheme else "method"
             raise ExperimentError(setting, getattr(self, setting), str(error)) from None
@@ -291,6 +301,21 @@ class Experiment:
         if self.mode == AA and AA_SCHEME not in chosen.method.rankless_schemes:
             remedy = f"with {self.method}, identical rankings always tie; give {RELABELLED!r}, or method {AA_METHOD!r}"
             raise ExperimentError("mode", self.mode, remedy)
+
+    def _check_one_list(self, method: str) -> None:
+        """Check an experiment in which each unit sees the list of one ranker."""
+        if self.mode != ONE_LIST:
+            raise ExperimentError("mode", self.mode, f"the method {ONE_LIST} needs the mode {ONE_LIST!r}")
+        if method not in (DEFAULT, ONE_LIST):
+            raise ExperimentError("method", method, f"the mode {ONE_LIST!r} mixes no lists; leave the method out")
+        if self.scheme is not None:
+            raise ExperimentError("scheme", self.scheme, f"the mode {ONE_LIST!r} counts clicks; leave the scheme out")
+        for ranker in self.rankers:
+            if ranker in (INTERLEAVED, HOLDOUT, FALLBACK):
+                remedy = (
+                    f"in the mode {ONE_LIST!r} arms are named after rankers, and {ranker!r} is another arm; rename it"
+                )
+                raise ExperimentError("rankers", self.rankers, remedy)
 
     @cached_property
     def chosen(self) -> ResolvedMethod:

@@ -179,7 +179,8 @@ def interleave_batch(
     ([[1, 4, 9], [4, 1, 9]], [[1, 0, -1], [0, 1, -1]])
     """
     chosen, size = resolve(method), check_k(k)
-    if not chosen.method.schemes:
+    kernels = chosen.method.kernels
+    if kernels.prepare is not None and kernels.prepare_batch is None:
         raise MethodError(f"{chosen} shows one ranking and composes no list; take that ranking instead")
     whole = _check_rankings(rankings, chosen)
     rows = _check_queries(queries, len(whole))
@@ -189,7 +190,6 @@ def interleave_batch(
     words = _words(names)
     encoded, numbers = _encode(whole if chosen.method.whole_rankings else whole[:, :, :size])
     lengths, union, choices = (whole >= 0).sum(axis=2).astype(np.int32), *_count_documents(whole, size)
-    kernels = chosen.method.kernels
     if kernels.prepare_batch is not None:
         ranks = _ranks_of(whole, np.arange(len(whole)), numbers).astype(np.int32)
         places = np.where(ranks > 0, ranks, lengths[:, :, None] + 1)  # a document that is not ranked is after the last

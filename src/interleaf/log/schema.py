@@ -16,10 +16,20 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from interleaf.errors import DataError
+from interleaf.methods.registry import ONE_LIST
 
 VERSION = 1
 VERSION_KEY = b"interleaf.schema"
 INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"  # arms; another one is an A/B bucket
+
+
+def arm_of(method: str, rankers: Sequence[str], teams: Sequence[int] | None) -> str:
+    """The arm of a list that was composed to compare rankers: `interleaved`; for `one_list`, the ranker who made it.
+
+    >>> arm_of("team_draft", ["old", "new"], [1, 0]), arm_of("one_list", ["old", "new"], [1, 1])
+    ('interleaved', 'new')
+    """
+    return rankers[teams[0]] if method == ONE_LIST and teams else INTERLEAVED
 
 
 @dataclass(frozen=True)

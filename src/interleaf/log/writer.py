@@ -164,10 +164,12 @@ class LogWriter:
     ) -> str:
         """Append a list that was shown; returns the impression's id, new unless it is given. The default time is now.
 
+        Lists of `one_list` are not interleaved: their arm is the ranker whose list was shown.
+
         With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
         `captions` and `grades` are of `shown.documents`.
         """
-        about = {"unit": unit, "session": session, "query": query, "arm": _name("arm", arm), "page": page}
+        about = {"unit": unit, "session": session, "query": query, "arm": _arm(arm, shown), "page": page}
         more = {"latency": latency, "fallback_reason": fallback_reason, "captions": captions, "grades": grades}
         name = secrets.token_hex(16) if impression is None else _name("impression", impression)
         self._append(name, shown, rankings, time, about | more | {"attributes": attributes})
@@ -252,6 +254,13 @@ class LogWriter:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
+
+
+def _arm(arm: Any, shown: Any) -> str:
+    """The arm of a list; a list of `one_list` is never interleaved."""
+    if arm == schema.INTERLEAVED and isinstance(shown, Interleaving):
+        return schema.arm_of(shown.method, shown.rankers, shown.teams)
+    return _name("arm", arm)
 
 
 def _name(name: str, value: Any) -> str:

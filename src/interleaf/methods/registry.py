@@ -96,6 +96,7 @@ class Method:
     even_owners: bool = False  # each ranker owns each position equally often, for any documents
     several_owners: bool = False  # of more than two rankers, several may own a position, which `teams` does not say
     even_tops: bool = False  # the top document of each ranker is shown first equally often
+    drawn_by_unit: bool = False  # a unit always sees the list of the same ranker: the key must not depend on the query
     takes_best: bool = False  # each document is the best one of some ranking that is not shown above it
     unfair_values: tuple[Value, ...] = ()  # parameter values for which `fair`, `even_owners` and `even_tops` are false
 
@@ -383,8 +384,22 @@ METHODS: dict[str, Method] = {
             claims=Claims(considerate=True, fair=None, pareto=None, reusable=False),
             has_teams=True,
         ),
+        Method(
+            name="one_list",
+            title="One ranker's list, the same one for a user",
+            paper="C12",
+            rankers=(2, None),
+            parameters=(),
+            schemes=(),
+            claims=Claims(considerate=True, fair=None, pareto=None, reusable=False),
+            logs_unshown_ranks=True,
+            has_teams=True,
+            drawn_by_unit=True,
+        ),
     )
 }
+
+ONE_LIST = "one_list"
 
 ALL_SCHEMES = tuple(dict.fromkeys(scheme for row in METHODS.values() for scheme in row.schemes))
 

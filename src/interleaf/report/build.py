@@ -11,7 +11,7 @@ from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.errors import DataError, suggest
 from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
 from interleaf.log.drop_reasons import text_of
-from interleaf.methods.registry import resolve
+from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
@@ -20,6 +20,7 @@ from interleaf.report.health import run_checks
 from interleaf.report.lifts import lifts
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
+from interleaf.report.one_list import MEANING, compare_lists
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
 from interleaf.report.verdict import verdict
@@ -36,11 +37,14 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     """The report of a tally; `find_text` returns the text of the query with a number."""
     _check(tally, settings)
     about, used = tally.about, without_stalled_plan(tally, settings)
-    result = compare_pairs(tally, used) if about.method else None
+    result = scored = compare_pairs(tally, used) if about.method else None
+    if about.composed == ONE_LIST:
+        result = compare_lists(tally, used)
     comparisons = result.comparisons if result else ()
-    active = activity(tally, int(result.pairs.turn[0])) if result else ()
-    totals, shares = _totals(tally), slots(tally)
+    active = activity(tally, int(scored.pairs.turn[0])) if scored else ()
+    totals, shares = _totals(tally), slots(tally) if scored else ()
     checks = run_checks(CheckInput(tally, used, result, shares, find_text))
+    counted = ("clicks" if about.events == "click" else "events") if result and not scored else ""
     is_by_unit = used.cluster == UNIT
     notes = tuple(_notes(tally, settings, used))
     estimates = lifts(tally, settings.confidence, comparisons)
@@ -58,17 +62,17 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         correction=settings.correction,
         rule="anytime" if settings.look is None else "looks",
         look=settings.look,
-        verdict=verdict(comparisons, checks, settings, totals, active, estimates.lifts),
+        verdict=verdict(comparisons, checks, settings, totals, active, estimates.lifts, counted),
         totals=totals,
         health=checks,
         comparisons=comparisons,
-        standing=_standing(tally, result, settings) if result else None,
+        standing=_standing(tally, scored, settings) if scored else None,
         arms=arms(tally, used),
         baseline=baseline(tally, settings),
         slots=shares,
         neutrality=neutrality(tally),
-        over_time=over_time(tally, used, result) if result and is_by_unit else (),
-        segments=segments(tally, used, result) if result and is_by_unit else (),
+        over_time=over_time(tally, used, scored) if scored and is_by_unit else (),
+        segments=segments(tally, used, scored) if scored and is_by_unit else (),
         activity=active,
         notes=tuple(text for _, text in notes),
         note_codes=tuple(code.value for code, _ in notes),
@@ -192,13 +196,15 @@ def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iter
             f"because the sign of one list's score by {about.scheme} is not fair. So these counts do not follow from "
             "the scores.",
         )
-    if tally.segments and settings.cluster == UNIT:
+    if about.method and tally.segments and settings.cluster == UNIT:
         yield (
             NoteCode.SEGMENTS,
             f"The report has {len(tally.segments)} segments. Their intervals and adjusted p-values hold for all of "
             "them together.",
         )
-    if not about.method:
+    if about.composed == ONE_LIST:
+        yield NoteCode.AB_TEST, MEANING
+    elif not about.method:
         yield NoteCode.NO_INTERLEAVED_LISTS, "The log has no interleaved lists: arms are compared, rankers are not."
     if used != settings:
         yield (

@@ -76,6 +76,7 @@ class NoteCode(StrEnum):
     COUNTED_BY_OWNERS = "counted_by_owners"
     SEGMENTS = "segments"
     NO_INTERLEAVED_LISTS = "no_interleaved_lists"
+    AB_TEST = "ab_test"
     PLAN_STALLED = "plan_stalled"
     CLUSTERED_BY_QUERY = "clustered_by_query"
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from interleaf.methods.registry import DRAFTED, resolve
+from interleaf.methods.registry import DRAFTED, ONE_LIST, resolve
 from interleaf.report import model
 from interleaf.report.format import Names, count, moment, probability, several, share, signed, span
 from interleaf.report.model import Comparison, Lift, Point, ReportData, Segment, SegmentComparison
@@ -202,7 +202,13 @@ def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
             f" With what the lists never showed, it may be anything from {100 * low:+.1f} to {100 * high:+.1f} %."
         )
     winner = report.verdict.winner
-    if winner is not None and report.verdict.trusted and lift.is_loss_of(winner):
+    if winner is None or not report.verdict.trusted or not lift.is_loss_of(winner):
+        return sentence
+    if report.method == ONE_LIST:
+        sentence += (
+            " The A/B test says otherwise. It is direct, and this number rests on assumptions: rely on the A/B test."
+        )
+    else:
         sentence += (
             f" In interleaved lists people prefer the documents of {names[winner]}, but its own list would get fewer "
             f"{what}. Both can be true; an A/B test measures whole lists."
@@ -224,11 +230,12 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         return Section("lift", "If it were live", tuple(every)) if len(report.lifts) == len(every) == 1 else None
     words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
     if any(one.lift is not None for one in report.lifts):
+        others = "people see it on average" if report.method == ONE_LIST else "the interleaved lists show it"
         words.append(
             "This is computed from the same clicks. A click counts more if the document is higher in the ranker's own "
-            "list than the interleaved lists show it. It assumes that people look at a rank equally often whatever is "
-            "shown above it; people who stop when they are satisfied make it inexact. Intervals hold for one look, and "
-            "are not corrected for several pairs. The verdict does not depend on these numbers."
+            f"list than {others}. It assumes that people look at a rank equally often whatever is shown above it; "
+            "people who stop when they are satisfied make it inexact. Intervals hold for one look, and are not "
+            "corrected for several pairs. The verdict does not depend on these numbers."
         )
     columns = ("lift", "interval", "bounds", f"{what} of the first", "of the second", "unseen of the first")
     grid = Grid("lift", "", ["comparison"], (*columns, "unseen of the second"), drop_empty=True)

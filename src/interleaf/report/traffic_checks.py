@@ -8,6 +8,7 @@ import numpy as np
 
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
+from interleaf.methods.registry import ONE_LIST
 from interleaf.metrics.absolute import METRICS
 from interleaf.report import codes
 from interleaf.report.arms import ratio
@@ -166,7 +167,7 @@ def holdout_abandonment(data: CheckInput) -> CheckResult | None:
 def holdout_split(data: CheckInput) -> CheckResult | None:
     """With a holdout: does it have the planned size? If not, look for redirects, bots and late joins."""
     units, arms, planned = data.tally.units, list(data.tally.arms), data.settings.holdout
-    if HOLDOUT not in arms or INTERLEAVED not in arms:
+    if HOLDOUT not in arms or not (INTERLEAVED in arms or data.tally.about.composed == ONE_LIST):
         if planned is None:
             return None
         status = codes.grade_p_value((1 - planned) ** units.count())  # the probability that nobody is in it yet

@@ -21,10 +21,16 @@ def verdict(
     totals: Totals = NOTHING,
     activity: Sequence[Activity] = (),
     lifts: Sequence[Lift] = (),
+    counted: str = "",
 ) -> Verdict:
-    """The verdict by the rule of the report. After a failed check, it is not trusted."""
+    """The verdict by the rule of the report. After a failed check, it is not trusted.
+
+    If each person sees the list of one ranker, `counted` says what is compared: `clicks` or `events` per search.
+    """
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
-    sentence, winner = _answer(comparisons, settings, totals)
+    sentence, winner = _answer(comparisons, settings, totals, counted)
+    if counted:
+        sentence += f" This is an A/B test on {counted}: each person sees the list of one ranker."
     code = model.UNDECIDED if winner is None else model.PREFERRED
     if any(one.people_and_visits_disagree for one in comparisons) and winner is None:
         code = model.DISAGREE
@@ -34,7 +40,12 @@ def verdict(
         code = model.BROKEN
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
     step = _next_step(code, winner, settings, totals, comparisons)
-    if code == model.PREFERRED and winner != settings.control and any(one.is_loss_of(winner) for one in lifts):
+    if (
+        code == model.PREFERRED
+        and winner != settings.control
+        and not counted
+        and any(one.is_loss_of(winner) for one in lifts)
+    ):
         step = f"Compare both in an A/B test before you make {winner} live: its own list would get fewer clicks."
     return Verdict(sentence, winner, not failed, failed, code, step)
 
@@ -63,13 +74,17 @@ def _next_step(
     )
 
 
-def _answer(comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals) -> tuple[str, str | None]:
+def _answer(
+    comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals, counted: str
+) -> tuple[str, str | None]:
     if not comparisons:
         dropped = " that could be used" if totals.dropped else ""
         return f"The log has no interleaved lists{dropped}, so no ranker is compared with another.", None
     if comparisons[0].clicked == 0 and (nothing := _without_events(totals)):
         return nothing, None
-    return _of_two(comparisons[0], settings) if len(comparisons) == 1 else _of_many(comparisons, settings)
+    if len(comparisons) > 1:
+        return _of_many(comparisons, settings)
+    return _of_arms(comparisons[0], settings, counted) if counted else _of_two(comparisons[0], settings)
 
 
 def _without_events(totals: Totals) -> str:
@@ -116,6 +131,22 @@ def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]
     return f"People prefer {one.winner} to {one.loser}{shares}. Chance does not explain that: {sure}.", one.winner
 
 
+def _of_arms(one: Comparison, settings: ReportSettings, counted: str) -> tuple[str, str | None]:
+    """Two rankers, each shown to people of its own."""
+    if one.clicked == 0:
+        return f"There are no {counted} yet, so there is nothing to compare.", None
+    if one.estimate is None or one.interval is None:
+        return f"It is too early to say whose list gets more {counted}: {one.reasons.get('interval', '')}.", None
+    gap = f"the {counted} per search on lists of {one.first} minus those on lists of {one.second}"
+    if one.winner is None:
+        return (
+            f"No difference between {one.first} and {one.second} is shown yet: {gap} are {signed(one.estimate)}, and "
+            f"the data of {one.units:,} units allow anything from {span(one.interval)}."
+        ), None
+    sure = _sure(one, settings, gap, "are")
+    return f"The list of {one.winner} gets more {counted}. Chance does not explain that: {sure}.", one.winner
+
+
 def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
     """A sentence with both scores, and about the heavy users."""
     person, search = one.per_person_estimate or 0.0, one.per_search_estimate or 0.0
@@ -149,7 +180,7 @@ def _shares(one: Comparison, winner: str) -> str:
     return f"{lists}; of {one.units:,} people, {won:,} favoured {winner} and {lost:,} {one.loser}"
 
 
-def _sure(one: Comparison, settings: ReportSettings) -> str:
+def _sure(one: Comparison, settings: ReportSettings, what: str = "", verb: str = "is") -> str:
     """The score with its interval and confidence, signed as in all tables: below 0 if the second ranker wins."""
     whose = "its score" if one.winner == one.first else f"the score of {one.first} over {one.second}"
     low, high = one.interval or (0.0, 0.0)
@@ -158,7 +189,7 @@ def _sure(one: Comparison, settings: ReportSettings) -> str:
         which, of = settings.look
         when = "at this one look" if of == 1 else f"at look {which} of {of}"
     score = f"{signed(one.estimate or 0.0)}, between {signed(low)} and {signed(high)}"
-    return f"{whose} is {score} with {settings.confidence:.0%} confidence, {when}"
+    return f"{what or whose} {verb} {score} with {settings.confidence:.0%} confidence, {when}"
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:

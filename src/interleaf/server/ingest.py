@@ -18,6 +18,7 @@ from interleaf.experiment import Experiment, Request, extend_list, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted, Shown, chance_key, unmixed_page
 from interleaf.interleaving.rankings import collapse
+from interleaf.methods.registry import resolve
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
@@ -102,7 +103,9 @@ async def _next_page(service: Service, stored: Stored, data: schemas.InterleaveR
         control = unmixed_page(stored.settings, request)  # the unit is outside the experiment, so nothing was stored
         return JsonResponse(schemas.InterleaveResponse(None, control, OUTSIDE, stored.version, None))
     if row["key"] is None:
-        row = {**row, "key": chance_key(row["experiment"], row["version"], data.unit or name, data.query)}
+        chosen = resolve(row["method"])
+        key = chance_key(chosen, row["experiment"], row["version"], data.unit or name, data.query)
+        row = {**row, "key": key}
     shown = extend_list(row, data.page, data.fixed, data.groups)
     if shown.row is not None and shown.row["page"] > (row["page"] or 1):
         if shown.row["documents"][: len(row["documents"])] != row["documents"]:

@@ -94,7 +94,7 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
     from interleaf.store.fold import FoldedSums
 
     for method in sorted(METHODS.values(), key=lambda method: method.name != DEFAULT):
-        for scheme in method.schemes:
+        for scheme in method.schemes or (None,):
             task = Task(Scoring(scheme), by=("device",))
             sums = FoldedSums(task)
             sums.add(rows_to_batch(_rows(method.name)))
@@ -107,16 +107,18 @@ def compile_reports(mark_ready: Callable[[str], None] = lambda method: None) -> 
 def _rows(method: str) -> list[dict[str, Any]]:
     """Two rows with clicks: an interleaved list and one of the holdout."""
     from interleaf.interleaving.api import interleave
-    from interleaf.log.schema import HOLDOUT, INTERLEAVED
+    from interleaf.log.schema import HOLDOUT, arm_of
     from interleaf.methods.registry import unchanged
 
     rankings = {"one": ["a", "b", "c"], "other": ["c", "b", "a"]}
     click = {"event": "e", "kind": "click", "rank": 1, "time": _TIME}
     rows = []
-    for arm, composed in ((INTERLEAVED, method), (HOLDOUT, str(unchanged("one")))):
-        about = {"experiment": "warming", "version": 1, "impression": arm, "unit": arm, "arm": arm}
-        shown = interleave(rankings, composed, key=arm).to_dict()
-        rows.append(shown | about | {"time": _TIME, "events": [click], "attributes": {"device": "phone"}})
+    for name, composed in (("compared", method), (HOLDOUT, str(unchanged("one")))):
+        shown = interleave(rankings, composed, key=name)
+        arm = HOLDOUT if name == HOLDOUT else arm_of(shown.method, shown.rankers, shown.teams)
+        about = {"experiment": "warming", "version": 1, "impression": name, "unit": name, "arm": arm}
+        more = {"time": _TIME, "events": [click], "attributes": {"device": "phone"}}
+        rows.append(shown.to_dict() | about | more)
     return rows
 
 

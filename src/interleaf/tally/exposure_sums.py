@@ -76,7 +76,7 @@ class ExposureSums(NamedTuple):
         usable &= (decoded.counts > 0) & (decoded.counts <= longest)
         settings = chosen.method.kernels.settings((1,), chosen.parameters, False)
         groups = buckets // (BUCKETS // GROUPS)
-        add_lists = _add_lists(chosen.method.kernels.place)
+        add_lists = _add_lists(chosen.method.kernels.place, chosen.method.drawn_by_unit)
         add_lists(decoded.impressions, decoded.counts, decoded.clicked, usable, groups, curves, self, settings)
 
     def reordered(self, order: list[int]) -> ExposureSums:
@@ -95,8 +95,11 @@ def curves_of(examination: Sequence[float]) -> Array:
 
 
 @cache
-def _add_lists(place: Any) -> Any:
-    """A kernel that adds lists, around the kernel of a method that writes probabilities of places."""
+def _add_lists(place: Any, checks_all: bool) -> Any:
+    """A kernel that adds lists, around the kernel of a method that writes probabilities of places.
+
+    `checks_all`: whether these are computed for lists without a click, too, because they are not always known.
+    """
 
     def add_lists(
         lists: Impression,
@@ -113,12 +116,13 @@ def _add_lists(place: Any) -> Any:
         for row in range(len(counts)):
             count, is_known = counts[row], bool(usable[row])
             chances = buffer[:, :count]
-            if is_known and clicked[row, :count].any():
+            is_clicked = clicked[row, :count].any()
+            if is_known and (is_clicked or checks_all):
                 chances[:] = 0.0
                 is_known = place(impression_at(lists, row, count), chances, settings)
                 for position in range(count):  # a list that the method cannot give has no chance
                     is_known &= chances[position, position] > 0 or not clicked[row, position]
-                if is_known:
+                if is_known and is_clicked:
                     _add_tops(lists, row, chances, into)
                     _add_moves(clicked[row], groups[row], chances, into)
                     _add_values(lists, row, clicked[row], groups[row], chances, curves, into)

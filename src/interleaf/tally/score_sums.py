@@ -23,7 +23,8 @@ from interleaf.methods.schemes import TOLERANCE
 class About:
     """What a tally is about. Two tallies can be added if these fields are equal, except for the order of rankers.
 
-    `composed` is the method of the interleaved lists ('' if there are none), `method` is the method that scored them.
+    `composed` is the method of the interleaved lists, or `one_list` ('' if there are none). `method` is the method that
+    scored them, '' if nothing was scored. `events` is empty if there is no comparison.
     `examination` is the given examination of the ranks from the top, empty if it is estimated.
     """
 
@@ -37,6 +38,11 @@ class About:
     sessions: float | None
     linear: bool
     examination: tuple[float, ...] = ()
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether rankers are compared, in interleaved lists or with the list of one ranker for each unit."""
+        return bool(self.events)
 
 
 ONE = 2**24

@@ -91,7 +91,7 @@ class Tally:
     def add(
         self, decoded: Decoded, scored: Scored | None, segments: Mapping[str, Coded], queries: Array, latency: Array
     ) -> None:
-        """Add rows of one design, with scores if they were interleaved.
+        """Add rows of one design, with scores if they compare rankers.
 
         `segments` are the rows' values by attribute, and `queries` the numbers of their queries.
         """
@@ -115,18 +115,26 @@ class Tally:
         self.evidence.add_lists(unit_buckets, decoded, segments)
         if self.about.sessions is None:
             clicked = decoded.has_event
-            self.add_scores(decoded.unit, decoded.time, clicked, scored.columns, scored.owners)
+            self.add_scores(decoded.unit, decoded.time, clicked, scored.columns, scored.owners, decoded.design.arm)
             rows = np.flatnonzero(clicked & (queries >= 0))
             cells, always = pack(decoded.unit[rows], queries[rows]), np.ones(len(rows), np.bool_)
             self.queries.add(cells, 0, decoded.time[rows], always, scored.columns[rows])
             for attribute, (codes, values) in segments.items():
                 self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
 
-    def add_scores(self, unit: Array, time: Array, clicked: Array, columns: Array, owners: Array | None = None) -> None:
+    def add_scores(
+        self,
+        unit: Array,
+        time: Array,
+        clicked: Array,
+        columns: Array,
+        owners: Array | None = None,
+        arm: str = INTERLEAVED,
+    ) -> None:
         """Add scores of impressions or of sessions, and the credit of the drawn owners if wins are counted by it."""
         self.scores.add(buckets.buckets(unit), clicked, columns, self.about.linear, owners)
         self.slices.add(time, unit, clicked, columns)
-        self.units.add(unit, self.number_of(INTERLEAVED), time, clicked, columns)
+        self.units.add(unit, self.number_of(arm), time, clicked, columns)
 
     def remark(self, remarks: Iterable[Coded]) -> None:
         """Count facts about rows, by name."""
@@ -145,8 +153,8 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):
             return NotImplemented
-        one = as_if(self, other.about) if other.about.method and not self.about.method else self
-        other = as_if(other, one.about) if one.about.method and not other.about.method else other
+        one = as_if(self, other.about) if other.about.is_comparison and not self.about.is_comparison else self
+        other = as_if(other, one.about) if one.about.is_comparison and not other.about.is_comparison else other
         _check(one.about, other.about)
         rankers = min(one.about.rankers, other.about.rankers)
         return absorb(reorder(one, rankers), reorder(other, rankers))

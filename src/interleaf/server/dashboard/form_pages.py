@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment, settings as kinds
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
-from interleaf.methods.registry import ALL_SCHEMES, METHODS
+from interleaf.methods.registry import ALL_SCHEMES, DEFAULT, METHODS, ONE_LIST
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard.visit import HEADERS, Visit, page
@@ -29,7 +29,8 @@ GROUPS = {
 OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit
 PARAMETERS = "method_parameters"
 _MEANINGS = (
-    "compare the rankers",
+    "compare the rankers in mixed lists",
+    "compare the rankers, each unit sees the list of one (an A/B test on clicks)",
     "A/A test: every ranker gets the control's list",
     "A/A test: the rankers' names are swapped at random",
     "known loser: the other rankers get the control's list reversed",
@@ -110,7 +111,8 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
 def typed_of(settings: Experiment) -> dict[str, str]:
     """Settings as texts of form fields."""
     typed = {name: _text(value) for name, value in settings.to_dict().items()}
-    method, _, parameters = settings.method.partition("(")
+    method = DEFAULT if settings.mode == ONE_LIST else settings.method  # the form does not offer the method `one_list`
+    method, _, parameters = method.partition("(")
     return typed | {"method": method, PARAMETERS: parameters.removesuffix(")")}
 
 

@@ -10,6 +10,7 @@ from itertools import combinations
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
+from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names, count, share, signed, span
 from interleaf.report.model import FAILED, WARNING, Comparison
 from interleaf.report.report import Report
@@ -165,8 +166,8 @@ class Trial:
 
 
 def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
-    """The checks that this experiment runs."""
-    checks = []
+    """The checks that this experiment runs; or that it is an A/B test."""
+    checks = [_one_list(settings, report)] if settings.mode == ONE_LIST else []
     if settings.mode == AA:
         checks.append(_alike("A/A", "Every ranker is given the control's ranking", report))
     if settings.mode == RELABELLED:
@@ -184,6 +185,16 @@ def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
         shows = [f"{check.name}: {check.figure}." for check in wrong if "holdout" in check.name.lower()]
         checks.append(Trial("Holdout", should, " ".join(shows) or "So far all checks of the holdout are fine."))
     return tuple(checks)
+
+
+def _one_list(settings: Experiment, report: Report | None) -> Trial:
+    should = (
+        "Each unit sees the list of one ranker, drawn by a fair coin. The verdict is an A/B test on events per search, "
+        "not interleaving: it needs more units, and compares whole lists."
+    )
+    names, sizes = Names(settings.rankers), {arm.name: arm.units or 0 for arm in report.arms} if report else {}
+    counts = [f"{count(sizes[name])} units saw {names[name]}" for name in settings.rankers if name in sizes]
+    return Trial("A/B test", should, f"So far {', '.join(counts)}." if counts else "There is nothing to see yet.")
 
 
 def _alike(title: str, how: str, report: Report | None) -> Trial:
@@ -271,7 +282,7 @@ def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[s
     """What to do if the planned size is reached without a winner."""
     is_reached = report.planned_units is not None and report.totals.units >= report.planned_units
     is_undecided = report.verdict.winner is None and report.verdict.trusted
-    if not (is_reached and is_undecided) or settings.mode != COMPARE:
+    if not (is_reached and is_undecided) or settings.mode not in (COMPARE, ONE_LIST):
         return ()
     control = Names(settings.rankers)[settings.control]
     pairs = [pair for pair in report.comparisons if pair.estimate is not None and pair.interval is not None]

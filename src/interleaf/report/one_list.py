@@ -1,0 +1,89 @@
+"""Compares rankers of which each unit sees one list: an A/B test on clicks per search, clustered by unit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from interleaf.errors import DataError
+from interleaf.kernels.arrays import Array
+from interleaf.methods.registry import ONE_LIST
+from interleaf.report.comparisons import ComparisonResult, RankerPairs
+from interleaf.report.model import UNIT, Comparison
+from interleaf.report.rule import HOLM, Decision, ReportSettings, decide
+from interleaf.stats.compare import Estimate, difference
+from interleaf.tally import Tally
+from interleaf.tally.page_sums import CLICKED, QUERIES, ArmSums
+from interleaf.tally.score_sums import ONE
+from interleaf.tally.units import ARMS
+
+DIFFERENT_PEOPLE = "each person sees the list of one ranker, so no list and no person can prefer one"
+NOT_COMPUTED = (
+    *("per_person_estimate", "per_person_interval", "per_search_estimate", "per_search_interval"),
+    *("bootstrap_interval", "sign_flip_p_value", "delta", "wins", "losses", "ties", "sign_test_p_value"),
+    *("unit_wins", "unit_losses", "unit_sign_test_p_value", "z_score", "z_score_per_query"),
+)
+MEANING = (
+    "Each person sees the list of one ranker, drawn by chance (one_list). The verdict is an A/B test on clicks per "
+    "search, with errors clustered by unit; it is not interleaving, and needs more people. An estimate is the "
+    "difference in clicks per search. Wins and losses, segments, the history and checks of mixed lists are left out."
+)
+
+
+def compare_lists(tally: Tally, settings: ReportSettings) -> ComparisonResult:
+    """Compare all pairs by clicks per search. Without a control, the winner of a pair comes first."""
+    if settings.cluster != UNIT:
+        raise DataError(f"errors of lists of {ONE_LIST} are clustered by unit; leave out cluster={settings.cluster!r}")
+    pairs = RankerPairs.of(tally.about.rankers, settings.control)
+    units = tally.units.count(_in_arms(tally))
+    rule = replace(settings, correction=HOLM)
+    estimates = _differences(tally, pairs, settings)
+    decisions = decide(estimates, units, rule)
+    lost = np.array([one.interval is not None and one.interval[1] < 0 for one in decisions])
+    if settings.control is None and lost.any():
+        pairs = pairs.turned(lost)
+        estimates = _differences(tally, pairs, settings)
+        decisions = decide(estimates, units, rule)
+    arms = [tally.arms[name].measures for name in tally.about.rankers if name in tally.arms]
+    totals = {
+        "impressions": sum(int(measures[:, QUERIES].sum()) for measures in arms),
+        "clicked": sum(int(measures[:, CLICKED].sum()) for measures in arms),
+        "units": units,
+    }
+    parts = enumerate(zip(estimates, decisions, strict=True))
+    comparisons = tuple(_comparison(pairs.names(pair), totals, *figures) for pair, figures in parts)
+    none = np.zeros((0, len(comparisons)))
+    return ComparisonResult(pairs, comparisons, none, none, none)
+
+
+def _in_arms(tally: Tally) -> Array:
+    """Which units saw the list of a ranker, and not that of the holdout or a fallback only."""
+    marks = sum(1 << number for number, name in enumerate(tally.arms) if name in tally.about.rankers)
+    return np.asarray(tally.units.rows[:, ARMS] & marks > 0)
+
+
+def _differences(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> tuple[Estimate, ...]:
+    """The difference in events per search of each pair."""
+    rankers, sums = tally.about.rankers, tally.scores.sums / ONE
+    searches = [tally.arms.get(name, ArmSums.empty()).measures[:, QUERIES] for name in rankers]
+    estimates = []
+    for pair, (first, second) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        both = sums[:, first], searches[first], sums[:, second], searches[second]
+        estimates.append(difference(*both, settings.confidence, pairs.names(pair)))
+    return tuple(estimates)
+
+
+def _comparison(names: tuple[str, str], totals: dict[str, int], estimate: Estimate, decision: Decision) -> Comparison:
+    values = {
+        "estimate": estimate.value,
+        "error": estimate.error,
+        "effective_units": estimate.effective_units,
+        "interval": decision.interval,
+        "p_value": decision.p_value,
+        "adjusted_p_value": decision.adjusted_p_value,
+    }
+    reasons = {name: decision.reason or estimate.reason for name, value in values.items() if value is None}
+    figures: dict[str, Any] = {**totals, **values, "reasons": dict.fromkeys(NOT_COMPUTED, DIFFERENT_PEOPLE) | reasons}
+    return Comparison(first=names[0], second=names[1], **figures)
