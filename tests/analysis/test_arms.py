@@ -30,7 +30,7 @@ CLOSE = 2**-20  # metrics are sums of shares, each rounded to 2^-24
 
 def world_rows(units: int = 120, rankers: int = 2, **more: Any) -> list[Row]:
     people = People(units=units, purchases=(0.05, 0.5), again_without_click=0.7, taste=0.2)
-    world = World(DATA, [1, 8, 15][:rankers], people, k=6, seed=9, **more)
+    world = World(DATA, [1, 8, 15][:rankers], people, "team_draft", k=6, seed=9, **more)
     return rows_of(pa.Table.from_batches(list(world.batches())))
 
 
