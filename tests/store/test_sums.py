@@ -42,7 +42,7 @@ _WAYS: list[dict[str, Any]] = [
     {"rankers": ["a", "b", "c"], "bot_clicks": 3},
     {"method": "probabilistic", "scheme": "click", "events": {"click": 1.0, "purchase": -2.0}},
     {"mode": "aa", "holdout": 0.5},
-    {"scheme": "click_place", "bot_clicks": 2},
+    {"method": "team_draft", "scheme": "click_place", "bot_clicks": 2},
 ]
 
 

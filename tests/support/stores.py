@@ -131,7 +131,7 @@ def segments_of(tally: Tally) -> dict[tuple[str, str], Any]:
 
 def contents(tally: Tally) -> dict[str, Any]:
     """All that a tally holds, whatever the order of its arms."""
-    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists, "exposure": tally.exposure}
     parts |= {f"arm {name}": arm for name, arm in tally.arms.items()}
     arrays = {f"{name} {field}": values for name, part in parts.items() for field, values in part._asdict().items()}
     arrays |= {"units": tally.units.hashes, "sample": tally.sample.hashes, "slices": tally.slices.clicked}

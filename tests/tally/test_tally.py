@@ -49,7 +49,7 @@ def comparable(values: Any) -> tuple[Any, ...]:
 
 def contents(tally: Tally) -> dict[str, Any]:
     """All that a tally holds, arms by their names."""
-    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists}
+    parts: dict[str, Any] = {"scores": tally.scores, "lists": tally.lists, "exposure": tally.exposure}
     parts |= {f"arm {name}": part for name, part in tally.arms.items()}
     arrays = {f"{name} {field}": values for name, part in parts.items() for field, values in part._asdict().items()}
     arrays |= {"units": tally.units.hashes, "sample": tally.sample.hashes, "slices": tally.slices.clicked}
