@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.analysis.analyze import analyze
-from interleaf.interleaving.batch import interleave_batch, unshown_ranks
+from interleaf.interleaving.batch import InterleavedBatch, interleave_batch, unshown_ranks
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ONE_LIST
 from interleaf.tables import Table
@@ -83,39 +83,7 @@ class ExposureWorld:
             keys = [keys[number] for number in unit]
         shown = interleave_batch(self.rankings, method, k, keys, queries=queries)
         clicked = self._click(rng, shown.documents, queries, unit)
-        hidden = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
-        teams = shown.teams if shown.teams is not None else np.full(shown.documents.shape, -1)
-        rank, number = (np.nonzero(clicked)[axis] for axis in (1, 0))
-        offsets = np.concatenate([[0], np.cumsum(clicked.sum(axis=1))])
-        event = [
-            pa.array(rank).cast(pa.string()),
-            pa.array(["click"] * len(rank)),
-            pa.array(rank + 1, pa.int32()),
-            pa.array(START + number + 1000, pa.timestamp("us", "UTC")),
-        ]
-        events = pa.StructArray.from_arrays(event, ["event", "kind", "rank", "time"])
-        documents = _nested(shown.documents)
-        return pa.table(
-            {
-                "experiment": ["world"] * rows,
-                "version": [1] * rows,
-                "impression": [f"i{number}" for number in range(rows)],
-                "time": pa.array(START + np.arange(rows), pa.timestamp("us", "UTC")),
-                "unit": [f"u{number}" for number in unit],
-                "query": [f"q{number}" for number in queries],
-                "arm": ["AB"[team] for team in teams[:, 0]] if method == ONE_LIST else ["interleaved"] * rows,
-                "method": [shown.method] * rows,
-                "rankers": [["A", "B"]] * rows,
-                "documents": documents.cast(pa.list_(pa.string())),
-                "ranks": _nested(shown.ranks),
-                "unshown_ranks": _nested(hidden),
-                "lengths": _nested(shown.lengths),
-                "union": shown.union,
-                "teams": _nested(teams),
-                "choices": _nested(shown.choices),
-                "events": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), events),
-            }
-        )
+        return log_of(shown, clicked, unit)
 
     def _click(self, rng: np.random.Generator, documents: Array, queries: Array, unit: Array) -> Array:
         appeal = np.take_along_axis(self.appeal[queries], documents, axis=1)
@@ -129,6 +97,44 @@ class ExposureWorld:
             clicked[:, position] &= ~gone
             gone |= clicked[:, position] & (rng.random(len(documents)) < self.stops)
         return np.asarray(clicked)
+
+
+def log_of(shown: InterleavedBatch, clicked: Array, unit: Array) -> pa.Table:
+    """A log of these lists, with clicks and people by row."""
+    rows = len(unit)
+    hidden = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
+    teams = shown.teams if shown.teams is not None else np.full(shown.documents.shape, -1)
+    rank, number = (np.nonzero(clicked)[axis] for axis in (1, 0))
+    offsets = np.concatenate([[0], np.cumsum(clicked.sum(axis=1))])
+    event = [
+        pa.array(rank).cast(pa.string()),
+        pa.array(["click"] * len(rank)),
+        pa.array(rank + 1, pa.int32()),
+        pa.array(START + number + 1000, pa.timestamp("us", "UTC")),
+    ]
+    events = pa.StructArray.from_arrays(event, ["event", "kind", "rank", "time"])
+    documents = _nested(shown.documents)
+    return pa.table(
+        {
+            "experiment": ["world"] * rows,
+            "version": [1] * rows,
+            "impression": [f"i{number}" for number in range(rows)],
+            "time": pa.array(START + np.arange(rows), pa.timestamp("us", "UTC")),
+            "unit": [f"u{number}" for number in unit],
+            "query": [f"q{number}" for number in shown.queries],
+            "arm": ["AB"[team] for team in teams[:, 0]] if shown.method == ONE_LIST else ["interleaved"] * rows,
+            "method": [shown.method] * rows,
+            "rankers": [["A", "B"]] * rows,
+            "documents": documents.cast(pa.list_(pa.string())),
+            "ranks": _nested(shown.ranks),
+            "unshown_ranks": _nested(hidden),
+            "lengths": _nested(shown.lengths),
+            "union": shown.union,
+            "teams": _nested(teams),
+            "choices": _nested(shown.choices),
+            "events": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), events),
+        }
+    )
 
 
 class Kind(NamedTuple):

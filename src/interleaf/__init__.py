@@ -6,10 +6,10 @@
 
 `interleave` mixes rankings into one list, and `credit` says which ranker the clicks on it prefer; `interleave_batch`
 and `credit_batch` do this for many lists. `LogWriter` logs lists and clicks. `analyze` makes a report from a log,
-`plan` says how many people an experiment needs, `learn` what a click is worth, `caption` whether captions explain a
-preference, and `reuse` how new rankers would compare. `Client` asks the live service (`interleaf serve`) for lists, and
-`assign` says who takes part in an `Experiment`. `audit` proves what each method claims; `simulate` makes logs of
-simulated people.
+`plan` says how many people an experiment needs, and `plan_methods` how many with each method. `learn` says what a click
+is worth, `caption` whether captions explain a preference, and `reuse` how new rankers would compare. `Client` asks the
+live service (`interleaf serve`) for lists, and `assign` says who takes part in an `Experiment`. `audit` proves what
+each method claims; `simulate` makes logs of simulated people.
 """
 
 from importlib import import_module
@@ -36,6 +36,7 @@ from interleaf.methods.registry import methods
 if TYPE_CHECKING:
     from interleaf import audit, clicks, simulate
     from interleaf.analysis.analyze import analyze, tally_log
+    from interleaf.analysis.method_plans import plan_methods
     from interleaf.analysis.plan import plan
     from interleaf.caption_bias.caption import caption
     from interleaf.click_value.learn import learn
@@ -84,6 +85,7 @@ __all__ = [
     "learn",
     "methods",
     "plan",
+    "plan_methods",
     "reuse",
     "simulate",
     "tally_log",
@@ -94,6 +96,7 @@ __all__ = [
 
 _LATER = {
     "analysis.analyze": ("analyze", "tally_log"),
+    "analysis.method_plans": ("plan_methods",),
     "analysis.plan": ("plan",),
     "caption_bias": ("caption",),
     "click_value": ("learn",),

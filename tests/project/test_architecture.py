@@ -48,7 +48,8 @@ MOST_LINES, MOST_FUNCTION_LINES = 500, 60
 PUBLIC = {
     *("interleave", "credit", "interleave_batch", "credit_batch", "Interleaving", "Outcome", "methods", "warm"),
     *("audit", "clicks", "simulate"),
-    *("analyze", "tally_log", "plan", "learn", "caption", "reuse", "Tally", "Report", "LogWriter", "Exclusion"),
+    *("analyze", "tally_log", "plan", "plan_methods", "learn", "caption", "reuse"),
+    *("Tally", "Report", "LogWriter", "Exclusion"),
     *("Client", "AsyncClient", "Experiment", "assign", "visitor_id"),
 }
 

@@ -119,12 +119,13 @@ def plan(
         pilot_at, source = _pilot_of_numbers(effect, *numbers, even_activity), "given numbers"
     else:
         pilot_at, source = _pilot_of_log(pilot, options)
-    return _plan(effect, units, pilot_at, source, power, confidence)
+    return plan_by_pilot(effect, units, pilot_at, source, power, confidence)
 
 
-def _plan(
+def plan_by_pilot(
     effect: float | None, units: int | None, pilot_at: PilotAt, source: str, power: float, confidence: float
 ) -> Planned:
+    """The plan for an effect, or for a number of units; `source` says in words what the pilot is."""
     from interleaf.report.weights import max_weight
 
     if units is None:
@@ -175,7 +176,7 @@ def _pilot_of_numbers(
         for name, (value, is_valid, remedy) in numbers.items()
         if not is_valid
     )
-    visits, chances = (np.full(1, each), np.ones(1)) if is_even else _pareto(each)
+    visits, chances = (np.full(1, each), np.ones(1)) if is_even else pareto_visits(each)
 
     def pilot_at(limit: int) -> Pilot:
         weights = np.minimum(visits, limit)
@@ -193,7 +194,7 @@ def _pilot_of_numbers(
     return pilot_at
 
 
-def _pareto(mean: float) -> tuple[Array, Array]:
+def pareto_visits(mean: float) -> tuple[Array, Array]:
     """Numbers of visits and their probabilities, P(visits >= k) = k^-tail, with the tail that gives this mean."""
     from scipy.optimize import brentq
     from scipy.special import zeta

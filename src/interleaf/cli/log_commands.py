@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interleaf.cli.output import add_output_options, write_output
 from interleaf.cli.parser import add_confidence, add_log_options, given_log_options, keywords, pair
 from interleaf.errors import DataError, listed
 from interleaf.execution.options import LogOptions
 from interleaf.plots import to_svg
+
+if TYPE_CHECKING:
+    from interleaf.analysis.method_plans import MethodPlans
 
 LOGS = "files, globs or folders: Parquet, JSON lines or CSV"
 
@@ -83,17 +87,29 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
     add("--share-with-event", type=float, default=1.0, help="without a log: share of users who have an event")
     even = "without a log: all users come equally often; otherwise a few come far more often (Pareto law)"
     add("--even-activity", action="store_true", help=even)
+    lift = "plan for every method and scheme: show that the second ranker would get this share of more clicks"
+    add("--lift", type=float, metavar="SHARE", help=f"{lift}, such as 0.05 (default with --rankings: 0.05)")
+    files = "rankings of two rankers to plan every method and scheme by, instead of a log, as TREC runs"
+    add("--rankings", nargs=2, type=pair("NAME=FILE, such as new=new.run"), metavar="NAME=FILE", help=files)
+    add("-k", type=int, default=10, help="with --rankings: number of documents to show")
+    rates = "with --rankings: how likely people click ranks 1, 2, ...; below the last one, as 1 / rank (default: 0.3)"
+    add("--click-rates", nargs="+", type=float, metavar="SHARE", help=rates)
+    spread = "how much lasting tastes differ between people, in the log of a click's chance (default: as in the log)"
+    add("--taste-spread", type=float, metavar="SPREAD", help=f"with --lift or --rankings: {spread}")
     add_output_options(parser, "text", "json")
 
 
 def run_plan(options: argparse.Namespace) -> None:
-    """Compute how many users an experiment needs, from a pilot log or from numbers.
+    """Compute how many users an experiment needs, from a pilot log or from numbers; --lift: with each method.
 
     interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1
     """
     from interleaf.analysis.analyze import read_tally
     from interleaf.analysis.plan import plan
 
+    if options.lift is not None or options.rankings:
+        write_output(options, _plan_methods(options))
+        return
     log_options = LogOptions(**given_log_options(options))
     if log_options.changed and not options.log:
         raise DataError(
@@ -104,6 +120,21 @@ def run_plan(options: argparse.Namespace) -> None:
     people = "variance", "correlation", "impressions_per_unit", "share_with_event", "even_activity"
     result = plan(options.effect, tally, **keywords(options, "units", "power", "confidence", *people))
     write_output(options, result)
+
+
+def _plan_methods(options: argparse.Namespace) -> MethodPlans:
+    """The plan of every method and scheme, from a log or from two files of rankings."""
+    from interleaf.analysis.method_plans import plan_methods
+    from interleaf.counterfactual.new_rankings import read_run
+
+    if wrong := [name for name in ("effect", "units", "sessions") if getattr(options, name) is not None]:
+        refused = " and ".join(f"--{name}" for name in wrong)
+        raise DataError(f"--lift and --rankings plan for every method and scheme; leave out {refused}")
+    rankings = {name: read_run(path) for name, path in options.rankings} if options.rankings else None
+    names = "taste_spread", "impressions_per_unit", "even_activity", "power", "confidence", "k"
+    settings = keywords(options, *names) | given_log_options(options)
+    settings |= {name: value for name in ("lift", "click_rates") if (value := getattr(options, name)) is not None}
+    return plan_methods(options.log or None, rankings=rankings, **settings)
 
 
 def learn_options(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ servers fork. Rows are independent, so results depend on neither threads nor chu
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, bytes_of, key_of
 from interleaf.methods.loops import credit_batch as credit_loop, score_columns
 from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
-from interleaf.methods.schemes import Scheme
+from interleaf.methods.schemes import Scheme, scheme_of
 
 CHUNK = 4096
 
@@ -99,6 +99,23 @@ def preferences(
 
     _in_threads(run, rows, threads)
     return matrices
+
+
+def scores_by_scheme(
+    chosen: ResolvedMethod, schemes: Sequence[str], impressions: Impression, counts: Array, clicks: Array
+) -> Iterator[tuple[str, Array]]:
+    """Each scheme, and the preference of each pair of rankers, `[row, pair]`; variants of credit are computed once."""
+    first, second = pairs(impressions.ranks.shape[1])
+    credits: dict[int, tuple[Array, Array]] = {}
+    for name in schemes:
+        scheme = scheme_of(name)
+        if scheme.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
+            yield name, preferences(chosen, scheme, impressions, counts, clicks, 1)[:, first, second]
+            continue
+        if scheme.variant not in credits:
+            credits[scheme.variant] = credit(chosen, scheme, impressions, counts, clicks, 1)
+        columns = score_columns(scheme.form, *credits[scheme.variant])
+        yield name, columns[:, first] - columns[:, second] if scheme.form.linear else columns
 
 
 def _settings(chosen: ResolvedMethod, impressions: Impression) -> Any:
@@ -226,20 +243,25 @@ def credit_batch(
     if outside := np.argwhere(clicked & (shown.documents < 0)).tolist():
         row, position = outside[0]
         raise ClickError(f"row {row} has a click at rank {position + 1}, but only {shown.counts[row]} documents")
-    chosen, rankers = resolve(shown.method), shown.ranks.shape[1]
-    named = chosen.scheme(scheme, rankers)
-    teams = np.full(shown.documents.shape, -1, np.int8) if shown.teams is None else shown.teams
-    unshown = None
-    if "unshown_ranks" in chosen.method.needs_of(named):
-        unshown = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
-    impressions = Impression.of(
-        *(shown.ranks, teams, shown.lengths, shown.union, shown.choices), unshown, _words(shown.keys)
-    )
+    chosen = resolve(shown.method)
+    named = chosen.scheme(scheme, shown.ranks.shape[1])
+    impressions = impressions_of(shown, [named])
     credits, credited = credit_known(chosen, named, impressions, shown.counts, clicked, threads)
     if named.form.divides:
         credits /= np.maximum(credited, 1)[:, None]
     preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
     return BatchOutcome(credits, preference, named.name)
+
+
+def impressions_of(shown: InterleavedBatch, schemes: Iterable[Scheme]) -> Impression:
+    """The lists as credit by these schemes needs them."""
+    method = resolve(shown.method).method
+    teams = np.full(shown.documents.shape, -1, np.int8) if shown.teams is None else shown.teams
+    unshown = None
+    if any("unshown_ranks" in method.needs_of(scheme) for scheme in schemes):
+        unshown = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
+    known = shown.ranks, teams, shown.lengths, shown.union, shown.choices
+    return Impression.of(*known, unshown, _words(shown.keys))
 
 
 def _words(keys: Sequence[str]) -> Array:

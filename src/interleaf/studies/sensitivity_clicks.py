@@ -6,7 +6,7 @@ same for all scores. A unit is an impression, or a person who comes several time
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,10 +15,8 @@ from scipy.special import expit, logit
 
 from interleaf.clicks import named, scale_of
 from interleaf.interleaving import batch
-from interleaf.kernels.arrays import Array, Impression, pairs
-from interleaf.methods.loops import score_columns
-from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.methods.schemes import scheme_of
+from interleaf.kernels.arrays import Array, pairs
+from interleaf.methods.registry import resolve
 from interleaf.simulate.data import Judged
 from interleaf.simulate.people import side, streams, words_of
 from interleaf.simulate.rankers import generator_of
@@ -186,7 +184,7 @@ def simulate(
             generator = generator_of((key, method, name))
             tastes = generator.normal(0, users.taste_spread, len(queries) // users.visits).repeat(users.visits)
             clicks = draw_clicks(*users.chances(grades, sides, tastes, scale), generator)
-            for scheme, values in score_all(stage.chosen, schemes, shown, lists.counts, clicks):
+            for scheme, values in batch.scores_by_scheme(stage.chosen, schemes, shown, lists.counts, clicks):
                 by_unit = values.reshape(-1, users.visits, values.shape[1]).mean(axis=1)
                 scores[name][method, scheme] = ScoreMoments(by_unit.mean(axis=0), by_unit.var(axis=0))
     judged = ndcg(data, group.rankings, K)
@@ -194,20 +192,3 @@ def simulate(
         GroupOutcome(group, name, show_alone(stage, group.rankings, USERS[name], scale), judged, scores[name])
         for name in people
     ]
-
-
-def score_all(
-    chosen: ResolvedMethod, schemes: Sequence[str], shown: Impression, counts: Array, clicks: Array
-) -> Iterator[tuple[str, Array]]:
-    """Each scheme, and the preference of each pair of rankers, `[row, pair]`; variants of credit are computed once."""
-    first, second = pairs(shown.ranks.shape[1])
-    credits: dict[int, tuple[Array, Array]] = {}
-    for name in schemes:
-        scheme = scheme_of(name)
-        if scheme.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
-            yield name, batch.preferences(chosen, scheme, shown, counts, clicks, 1)[:, first, second]
-            continue
-        if scheme.variant not in credits:
-            credits[scheme.variant] = batch.credit(chosen, scheme, shown, counts, clicks, 1)
-        columns = score_columns(scheme.form, *credits[scheme.variant])
-        yield name, columns[:, first] - columns[:, second] if scheme.form.linear else columns
