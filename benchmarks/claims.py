@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import checks, exposure, people, plans, queries, rules, schemes, watching
+from benchmarks import checks, exposure, method_plans, people, plans, queries, rules, schemes, watching
 from benchmarks.people import BOUNDED, PER_SEARCH
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.rule import ONE_LOOK, ReportSettings
@@ -228,6 +228,16 @@ def planned_power(effort: Effort, seed: int) -> Iterator[Row]:
         yield Row("planned power is reached", name, f"{middle.units:,}", low, high, shown, runs, False)
 
 
+def planned_methods(effort: Effort, seed: int) -> Iterator[Row]:
+    """Whether experiments of the planned size show the lift as often as the plan of their method and scheme says."""
+    for world in method_plans.WORLDS:
+        for one in method_plans.achieved(world, 2 * effort.few, seed):
+            low, high = power_limits(one.plan, one.plan.power, method_plans.POWER)
+            name = f"{one.setting}; {world.name}, lift {100 * world.lift:g} %"
+            claim = "planned power of a method is reached"
+            yield Row(claim, name, f"{one.plan.units:,}", low, high, one.shown, one.runs, False)
+
+
 def power_limits(made: Plan, claim: float, asked: float) -> tuple[float, float]:
     """Three points around the claim; at least what was asked for where a plan has more units than its power needs."""
     return (asked, 1.0) if made.at_minimum else (claim - plans.TOLERANCE, claim + plans.TOLERANCE)
@@ -308,6 +318,7 @@ CLAIMS: list[Claim] = [
     segments,
     clustered_by_query,
     planned_power,
+    planned_methods,
     cost_of_watching,
     cost_of_weights,
     lift_covers,

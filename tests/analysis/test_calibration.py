@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from benchmarks import calibration, checks, counting_clicks, exposure, people, plans, queries, schemes, watching
+from benchmarks import (
+    calibration,
+    checks,
+    counting_clicks,
+    exposure,
+    method_plans,
+    people,
+    plans,
+    queries,
+    schemes,
+    watching,
+)
 from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis.analyze import analyze
@@ -156,6 +167,7 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(people, "EFFECTS", people.EFFECTS[:1])  # a smaller one takes more users to show
     monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
     monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
+    monkeypatch.setattr(method_plans, "WORLDS", method_plans.WORLDS[-1:])
     monkeypatch.setattr(queries, "WORLDS", queries.WORLDS[:2])
     monkeypatch.setattr(watching, "WORLDS", {"one visit": watching.WORLDS["one visit"]})
     monkeypatch.setattr(exposure, "KINDS", exposure.KINDS[:1])
