@@ -71,7 +71,7 @@ def test_an_aa_that_shows_something_fails() -> None:
 
 
 def test_rankers_that_rank_alike_tie() -> None:
-    made = World(DATA, [2, 2], People(units=200, visits_tail=4.0), seed=3, ties="shared")
+    made = World(DATA, [2, 2], People(units=200, visits_tail=4.0), "team_draft", seed=3, ties="shared")
     (found,) = reported(made).comparisons
     assert (found.wins, found.losses, found.estimate) == (0, 0, 0)
     assert found.p_value is None

@@ -27,8 +27,8 @@ DATA = synthetic(queries=60, seed=1)
 
 
 def world(seed: int, units: int = 400, **more: Any) -> World:
-    named = {"good": 1, "weak": 12}
-    return World(DATA, named, People(units=units, clicks="informational"), seed=seed, experiment=f"e{seed}", **more)
+    named, people = {"good": 1, "weak": 12}, People(units=units, clicks="informational")
+    return World(DATA, named, people, "team_draft", seed=seed, experiment=f"e{seed}", **more)
 
 
 def table(seed: int, **more: Any) -> Any:

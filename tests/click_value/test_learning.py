@@ -24,7 +24,7 @@ DATA = synthetic(queries=60, seed=1)
 def world(name: str, rankers: Sequence[int] = (1, 12), seed: int = 0, units: int = 300, **more: Any) -> Any:
     people = People(units=units, clicks="informational", taste_spread=0.0)
     named = {"good": rankers[0], "weak": rankers[1]}
-    made = World(DATA, named, people, seed=seed, experiment=name, **more)
+    made = World(DATA, named, people, "team_draft", seed=seed, experiment=name, **more)
     return pa.Table.from_batches(list(made.batches(threads=1)))
 
 
@@ -247,7 +247,7 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     assert "<svg" in Path("worth.svg").read_text()
     report = analyze("fr-a.parquet", credit="credit.json")
     assert report.scheme.startswith("learned ")
-    assert report.scheme.endswith(" on normalized_deduped")
+    assert report.scheme.endswith(" on normalized")
     assert "learned_credit" in report.note_codes
     assert any("had no part in that" in note for note in report.notes)
     assert report.comparisons[0].estimate == pytest.approx(

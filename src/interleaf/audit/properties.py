@@ -17,7 +17,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from interleaf.audit.enumerate import Enumeration, Ranks, Shown
-from interleaf.audit.lift import find_unfair_lift, find_unfaithful_lift
+from interleaf.audit.lift_claims import find_unfair_lift, find_unfaithful_lift
 from interleaf.audit.worlds import DOCUMENTS, Counterexample, ListLine, PropertyVerdict, SmallWorld, worlds
 from interleaf.clicks import Cascade, ClickModel, Independent
 from interleaf.interleaving.rankings import CheckedRankings, Document, letter

@@ -188,7 +188,7 @@ def _credit_of_owners(
 ) -> Array | None:
     """The credit of the drawn owners if the scheme averages it over owners, because the sign of that is not fair."""
     signs = chosen.method.sign_scheme(scheme)
-    if signs is None or signs.variant == scheme.variant:
+    if signs is None or signs.variant == scheme.variant or not len(decoded.rows):
         return None
     credits, _ = _credit(decoded, chosen, signs, weights, threads)
     credits[~decoded.has["teams"]] = np.nan

@@ -7,7 +7,8 @@ rule.py            how a report decides: anytime intervals or planned looks
 weights.py         weights of users, and errors clustered by user and query
 comparisons.py     every pair of rankers, and how it developed over time
 counts.py          lists and people that favour each ranker
-segments.py        the comparisons by segment
+lifts.py           the clicks that each ranker would get if it were live
+unmixed_lists.py   rankers of which each unit sees one list, compared by clicks per search
 arms.py            interleaved lists, holdout and A/B buckets side by side
 codes.py           codes of checks and notes; how a health check is declared
 health.py          runs the health checks
@@ -19,5 +20,5 @@ verdict.py         the verdict in a sentence
 format.py          how numbers, times and names are written
 sections.py        the parts of a page, as words and tables; which pairs and columns are shown
 layout.py          the whole page
-text.py markdown.py html.py charts.py json_format.py frames.py    one file per output format
+text.py html.py charts.py json_format.py frames.py    one file per output format; text.py also writes Markdown
 """

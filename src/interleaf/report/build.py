@@ -20,9 +20,9 @@ from interleaf.report.health import run_checks
 from interleaf.report.lifts import lifts
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
-from interleaf.report.one_list import MEANING, compare_lists
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
+from interleaf.report.unmixed_lists import MEANING, compare_lists
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import activity
 from interleaf.stats import compare, ranking
