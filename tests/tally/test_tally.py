@@ -163,7 +163,8 @@ def test_adding_changes_neither_part() -> None:
 
 def turned(row: Row) -> Row:
     """The same impression, told with the rankers the other way round."""
-    change = {name: row[name][::-1] for name in ("rankers", "ranks", "lengths", "rankings", "unshown_ranks") if row.get(name)}
+    by_ranker = ("rankers", "ranks", "lengths", "rankings", "unshown_ranks")
+    change = {name: row[name][::-1] for name in by_ranker if row.get(name)}
     if row.get("teams"):
         last = len(row["rankers"]) - 1
         change["teams"] = [last - team if team >= 0 else team for team in row["teams"]]
