@@ -130,6 +130,8 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("log_probability", float("-inf"), "log_probability is -inf"),
     ("log_probability", "-1", "log_probability is '-1'"),
     ("relaxed", 1, "relaxed is 1; it is true, false or null"),
+    ("rankings", [["d4", "d7", "d1"], ["d1", "d9", "d4"]], "but its ranks are"),
+    ("rankings", [[["d4"], "d1", "d7"], ["d1", "d9", "d4"]], "not a document id"),
 ]
 
 

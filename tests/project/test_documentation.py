@@ -228,5 +228,5 @@ def test_make_targets_that_pages_name_exist() -> None:
 
 def test_the_readme_is_short_and_has_one_picture() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(readme.splitlines()) < 150
+    assert len(readme.splitlines()) <= 150
     assert readme.count("![") == 1

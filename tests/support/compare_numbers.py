@@ -76,7 +76,7 @@ def lists() -> Iterator[tuple[str, list[Any]]]:
     """The lists of many keys for every method."""
     rankings = {"A": list("abcdefgh"), "B": list("badcfehg"), "C": list("hgfedcba")}
     for method, row in METHODS.items():
-        used = dict(list(rankings.items())[: 1 if not row.schemes else 3 if method in MANY else 2])
+        used = dict(list(rankings.items())[: 3 if method in MANY else row.rankers[0]])
         drawn = (interleaf.interleave(used, method, key=("compare", number)) for number in range(KEYS))
         yield method, ["".join(map(str, one.documents)) for one in drawn]
 

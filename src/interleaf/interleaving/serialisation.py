@@ -66,17 +66,21 @@ def check_fields(data: Mapping[str, Any], chosen: ResolvedMethod) -> dict[str, A
         raise ListError(
             f"union is {union}, but rankings of lengths {lengths} hold {max(lengths)} to {sum(lengths)} documents"
         )
+    ranks = _ranks(data, lengths, len(documents))
+    rankings = None if data.get("rankings") is None else _rankings(data, lengths)
+    if rankings is not None:
+        _check_agreement(dict(zip(rankers, rankings, strict=True)), documents, ranks)
     return {
         "documents": documents,
         "rankers": rankers,
         "method": chosen.text,
         "teams": check_teams(data.get("teams"), len(documents), len(rankers), chosen),
-        "ranks": _ranks(data, lengths, len(documents)),
+        "ranks": ranks,
         "lengths": lengths,
         "union": union,
         "choices": None if data.get("choices") is None else _choices(data, len(documents), union),
         **check_extras(data),
-        "rankings": None if data.get("rankings") is None else _rankings(data, lengths),
+        "rankings": rankings,
         "known_unshown_ranks": _unshown_ranks(data, lengths, len(documents)),
     }
 
@@ -89,6 +93,20 @@ def _rankings(data: Mapping[str, Any], lengths: tuple[int, ...]) -> tuple[tuple[
             f"rankings hold {tuple(map(len, rankings))} documents, but lengths are {lengths}; store the same"
         )
     return rankings
+
+
+def _check_agreement(rankings: Mapping[str, Sequence[Any]], documents: Sequence[Document], ranks: Array) -> None:
+    """Check that stored rankings have the shown documents at the stored ranks."""
+    for (ranker, ranking), row in zip(rankings.items(), ranks.tolist(), strict=True):
+        try:
+            places = {document: rank for rank, document in enumerate(ranking, 1)}
+        except TypeError:
+            raise ListError(f"the ranking of {ranker!r} holds something that is not a document id") from None
+        if (computed := [places.get(document, 0) for document in documents]) != row:
+            raise ListError(
+                f"the ranking of {ranker!r} has the shown documents at ranks {computed}, but its ranks are {row}; "
+                "store rankings and ranks of the same list, or only one of them"
+            )
 
 
 def check_extras(data: Mapping[str, Any]) -> dict[str, Any]:
