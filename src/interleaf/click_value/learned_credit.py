@@ -31,11 +31,10 @@ from interleaf.execution.options import LogOptions
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod
-from interleaf.methods.schemes import Scheme
+from interleaf.methods.schemes import CROSS_FITTED, LEARNED, Scheme
 from interleaf.stats.compare import Interval
 from interleaf.tables import Cell, Table
 
-LEARNED, CROSS_FITTED = "learned ", ", cross-fitted"  # the start and the end of the scheme's name in a report
 KIND, VERSION = "interleaf learned credit", 1
 
 

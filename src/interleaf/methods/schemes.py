@@ -13,6 +13,7 @@ from typing import Any
 TOLERANCE = 1e-9  # a share of the credit; sums that should be equal may differ in their last digit
 VARIANTS = ("", "direct", "deduped", "list", "place")  # kernels get the index of the variant
 DIRECT, DEDUPED = 1, 2
+LEARNED, CROSS_FITTED = "learned ", ", cross-fitted"  # a scheme on learned credit: how its name starts, and may end
 
 
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity, which is faster

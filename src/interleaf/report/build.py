@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from interleaf.click_value.learned_credit import CROSS_FITTED, LEARNED
 from interleaf.errors import DataError, suggest
 from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
 from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ONE_LIST, resolve
+from interleaf.methods.schemes import CROSS_FITTED, LEARNED
 from interleaf.report.arms import arms, baseline
 from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of

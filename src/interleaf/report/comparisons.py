@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.click_value.learned_credit import LEARNED
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
+from interleaf.methods.schemes import LEARNED
 from interleaf.report.counts import list_sides, unit_sides
 from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Figure, Point, Segment, SegmentComparison
 from interleaf.report.rule import (
