@@ -9,7 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import checks, exposure, method_plans, people, plans, queries, rules, schemes, watching
+from benchmarks import (
+    checks,
+    exposure,
+    margins,
+    method_plans,
+    people,
+    plans,
+    queries,
+    rules,
+    schemes,
+    watching,
+)
 from benchmarks.people import BOUNDED, PER_SEARCH
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.rule import ONE_LOOK, ReportSettings
@@ -201,6 +212,19 @@ def segments(effort: Effort, seed: int) -> Iterator[Row]:
             yield Row(claim, world, f"{units:,}", *AT_MOST, wrong, effort.few // 2)
 
 
+def margins_when_watched(effort: Effort, seed: int) -> Iterator[Row]:
+    """False statements that rankers are alike, or that one is no worse, of a page that is looked at 50 times."""
+    for index in (1.05, 1.5, 3.0):
+        for margin in (0.05, 0.15):
+            for units in (3_000,) if effort is QUICK else (300, 3_000):
+                world = f"tail {index:g}, tastes, worse by the margin, {margin:g}"
+                wrong = margins.wrong_when_watched(index, margin, units, (units, None), effort.few, seed)
+                for rule, counts in zip(("with a plan", "without a plan"), wrong, strict=True):
+                    for code, count in counts.items():
+                        claim = f"{margins.LOOKS} looks {rule} state `{code}`"
+                        yield Row(claim, world, f"{units:,}", *AT_MOST, count, effort.few)
+
+
 def clustered_by_query(effort: Effort, seed: int) -> Iterator[Row]:
     """Queries that repeat by Zipf's law: about these queries by unit, about queries like these by unit and query."""
     for world in queries.WORLDS:
@@ -316,6 +340,7 @@ CLAIMS: list[Claim] = [
     schemes_when_watched,
     many_rankers,
     segments,
+    margins_when_watched,
     clustered_by_query,
     planned_power,
     planned_methods,

@@ -127,7 +127,7 @@ def test_the_frame_has_a_row_a_comparison_and_every_field(name: str) -> None:
             if f"{field.name}_low" in row:
                 assert (row[f"{field.name}_low"], row[f"{field.name}_high"]) == (value or (None, None))
             else:
-                assert row[field.name] == value
+                assert row[field.name] == (list(value) if isinstance(value, tuple) else value)
 
 
 def test_columns_of_the_frame_have_their_types_where_nothing_was_computed() -> None:

@@ -131,7 +131,7 @@ def test_the_table_over_time_has_the_last_times_of_every_pair_that_is_followed()
 def test_a_column_that_holds_nothing_is_left_out_of_the_side_tables_and_says_why() -> None:
     section = section_of("nothing_computed", "tests")
     assert section.tables[0].columns == ("comparison", "impressions")
-    assert len(section.reasons) == 12
+    assert len(section.reasons) == 13
     assert section_of("nothing_computed", "comparisons").tables[0].columns[1] == "estimate"
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interleaf import analyze, tally_log
-from interleaf.report.model import DISAGREE, PREFERRED, UNDECIDED
+from interleaf.report.model import VerdictCode
 from interleaf.report.weights import max_weight, weigh
 from tests.oracles import logs as log_oracle
 from tests.oracles.logs import Sums
@@ -133,7 +133,7 @@ def test_people_never_win_against_most_people() -> None:
     assert found.per_person_estimate is not None
     assert found.per_person_estimate > 0
     assert found.people_and_visits_disagree
-    assert (report.verdict.code, report.verdict.winner, found.winner) == (DISAGREE, None, None)
+    assert (report.verdict.code, report.verdict.winner, found.winner) == (VerdictCode.DISAGREE, None, None)
     assert report.verdict.sentence.startswith("People and visits disagree, so neither ranker wins: ")
     assert "if each person counts once, people prefer production" in report.verdict.sentence
     assert "The 50 units with more than 20 searches are 11.9% of the units" in report.verdict.sentence
@@ -146,9 +146,9 @@ def test_people_never_win_against_most_people() -> None:
 def test_people_who_agree_have_a_verdict() -> None:
     likes = [[1, 1, 0], [1], [1, -1, 1, 1], [0, 1]] * 60 + [[-1]] * 10
     report = analyze(table_of(visits(likes)), planned_units=250)
-    assert (report.verdict.code, report.verdict.winner) == (PREFERRED, "production")
+    assert (report.verdict.code, report.verdict.winner) == (VerdictCode.PREFERRED, "production")
     even = analyze(table_of(visits([[1, -1], [0], [1], [-1]] * 30)))
-    assert (even.verdict.code, even.verdict.winner) == (UNDECIDED, None)
+    assert (even.verdict.code, even.verdict.winner) == (VerdictCode.UNDECIDED, None)
 
 
 def test_rounding_prefers_nobody() -> None:

@@ -141,6 +141,7 @@ def healthy() -> ReportData:
             "is valid even if you check repeatedly.",
             "candidate",
             True,
+            code="preferred",
         ),
         totals=Totals(
             10_412, 5_000, 2_100, True, SINCE, SINCE + timedelta(days=13, hours=20),
@@ -281,7 +282,7 @@ def hostile() -> ReportData:
         events=everything,
         rankers=HOSTILE,
         control=HOSTILE[0],
-        verdict=Verdict(f"People prefer {HOSTILE[3]} to {SCRIPT}.", HOSTILE[3], True),
+        verdict=Verdict(f"People prefer {HOSTILE[3]} to {SCRIPT}.", HOSTILE[3], True, code="preferred"),
         totals=replace(healthy().totals, dropped={SCRIPT: 3, "a|b\nc": 4}, events=dict.fromkeys(HOSTILE, 1)),
         health=(Check(SCRIPT, FAILED, everything, "- not a list"), *CHECKS),
         comparisons=pairs,

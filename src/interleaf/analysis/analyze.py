@@ -22,6 +22,7 @@ from interleaf.report.build import report
 from interleaf.report.codes import FindText
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings
+from interleaf.stats.outlook import MARGIN
 from interleaf.tally import Tally
 
 TALLY = ".tally"
@@ -73,6 +74,7 @@ def analyze(
     control: str | None = None,
     confidence: float = 0.95,
     planned_units: int | None = None,
+    margin: float = MARGIN,
     correction: str = "holm",
     look: tuple[int, int] | None = None,
     aa: bool = False,
@@ -100,20 +102,19 @@ def analyze(
 
     How the report decides: `control` is the ranker that the others are compared with. `look=(2, 5)` says that this is
     the second of five planned looks; without it, the verdict is valid even if you check repeatedly. `planned_units` is
-    the number of units planned before the start; the anytime interval is tuned to it. `correction` for many pairs is
+    the number of units planned before the start; the anytime interval is tuned to it. `margin` is the smallest
+    preference that matters: rankers whose interval is inside of it are alike. `correction` for many pairs is
     "holm" or "max_t". `aa` marks an A/A test, in which no difference is expected. `holdout` and `split` are planned
     shares of units: 0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in A/B buckets (default: equal shares).
-    `cluster` says how errors are clustered: "unit" for a result about the queries of this log, "unit_and_query" for a
-    result about queries like these. `seed` is the random seed of resampling.
+    `cluster` says how errors are clustered: "unit", or "unit_and_query" for a result about queries like these. `seed`
+    is the random seed of resampling.
 
     How the log is read: `engine="spark"` reads Parquet on Spark's executors, `threads` is the number of threads here
     (0: one per core), and `progress(done, total)` is called while the log is read.
     """
     options = LogOptions.of_arguments(locals())
-    settings = ReportSettings(
-        control, confidence, planned_units, correction, look, aa, holdout, seed=seed, split=split, cluster=cluster
-    )
-    return report(read_tally(log, options), settings, query_finder(log))
+    rule = control, confidence, planned_units, correction, look, aa, holdout, seed, split, cluster, margin
+    return report(read_tally(log, options), ReportSettings(*rule), query_finder(log))
 
 
 def read_tally(log: Any, options: LogOptions) -> Tally:

@@ -27,6 +27,8 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
     add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
+    margin = "smallest preference that matters (default: 0.01); rankers that surely differ by less are alike"
+    add("--margin", type=float, default=argparse.SUPPRESS, help=margin)
     add("--look", type=_look, metavar="K/N", help="if looks are planned: this is look K of N (1/1: the only look)")
     add("--correction", default="holm", help="correction for many pairs of rankers: holm or max_t")
     add(

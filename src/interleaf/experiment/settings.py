@@ -12,6 +12,7 @@ from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.limits import MAX_K
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
+from interleaf.stats.outlook import MARGIN
 
 MAX_TEXT = 200
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -212,6 +213,9 @@ class Experiment:
         "Planned units", Optional(Number(1, 10**9, True)), "planned number of units; null: no plan", None
     )
     confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "confidence level of intervals", 0.95)
+    margin: float = _setting(
+        "Margin", Number(1e-6, 1e6), "smallest preference that matters: rankers that differ by less are alike", MARGIN
+    )
     mode: str = _setting(
         "Purpose",
         Choice(MODES),

@@ -37,8 +37,9 @@ def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
         metrics = []
         for metric, gap in pairs:
             if gap is not None:
-                interval, _, p_value, reason = next(decisions)
-                metric = replace(metric, interval=interval, p_value=p_value, reason=metric.reason or reason)
+                decided = next(decisions)
+                reason = metric.reason or decided.reason
+                metric = replace(metric, interval=decided.interval, p_value=decided.adjusted_p_value, reason=reason)
             metrics.append(metric)
         measures, units = tally.arms[name].measures.sum(axis=0), tally.units.count(marks >> numbers.index(name) & 1)
         queries, clicked = int(measures[page_sums.QUERIES]), int(measures[page_sums.CLICKED])

@@ -80,6 +80,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         population=POPULATIONS[settings.cluster] if result and tally.queries.size else "",
         lifts=estimates.lifts,
         examination=estimates.examination,
+        margin=settings.margin,
     )
 
 
@@ -93,6 +94,9 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
     if settings.correction == MAX_T and settings.look != ONE_LOOK:
         problem = "the correction max_t holds for one look at a planned time"
         raise DataError(f"{problem}; give look=(1, 1), or use the correction holm")
+    if not 0 < settings.margin < math.inf:
+        remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
+        raise DataError(f"the margin is {settings.margin!r}; {remedy}")
     if settings.cluster not in POPULATIONS:
         raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, POPULATIONS)}")
     if settings.correction == MAX_T and settings.cluster == UNIT_AND_QUERY:

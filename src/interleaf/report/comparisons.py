@@ -19,7 +19,16 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.schemes import LEARNED
 from interleaf.report.counts import list_sides, unit_sides
-from interleaf.report.model import UNIT, UNIT_AND_QUERY, Comparison, Figure, Point, Segment, SegmentComparison
+from interleaf.report.model import (
+    UNIT,
+    UNIT_AND_QUERY,
+    Comparison,
+    Figure,
+    Point,
+    Segment,
+    SegmentComparison,
+    VerdictCode,
+)
 from interleaf.report.rule import (
     HOLM,
     ONE_LOOK,
@@ -48,6 +57,7 @@ from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SINCE
 
+PREFERENCES = (VerdictCode.PREFERRED, VerdictCode.WORSE)
 NOT_BY_QUERY = "it is not computed if errors are clustered by query"
 
 
@@ -167,6 +177,8 @@ def _comparison(names: tuple[str, str], totals: dict[str, int], figures: Iterabl
         values[name] = value
         if value is None:
             reasons[name] = reason
+    if values.get("people_and_visits_disagree"):
+        values["statements"] = tuple(code for code in values["statements"] if code not in PREFERENCES)
     return Comparison(*names, reasons=reasons, **values)
 
 
@@ -181,10 +193,13 @@ def segment_comparison(
 
 def _by_the_rule(estimate: Estimate, decision: Decision) -> list[Figure]:
     of_rule = [(name, getattr(decision, name), decision.reason) for name in ("interval", "p_value", "adjusted_p_value")]
+    chance = ("chance_decided", decision.chance, decision.why_no_chance)
     return [
         ("error", estimate.error, estimate.reason),
         ("effective_units", estimate.effective_units, estimate.reason),
         ("estimate", estimate.value, estimate.reason),
+        ("statements", decision.statements, ""),
+        chance,
         *of_rule,
     ]
 

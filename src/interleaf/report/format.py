@@ -132,6 +132,15 @@ def slashed(*counts: int) -> str:
     return " / ".join(map(count, counts))
 
 
+def spaced(codes: Iterable[str]) -> str:
+    """Codes as words.
+
+    >>> spaced(["preferred", "no_worse"])
+    'preferred, no worse'
+    """
+    return ", ".join(code.replace("_", " ") for code in codes)
+
+
 def digits(value: float) -> str:
     """Any number, with three digits.
 

@@ -15,6 +15,7 @@ from interleaf.report.model import ReportData
 from interleaf.stats.compare import Interval
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
+_CODES = pa.list_(pa.string())
 _REASONS = pa.map_(pa.string(), pa.string())
 _hints = cache(get_type_hints)
 
@@ -58,6 +59,8 @@ def _table(kind: type, rows: Iterable[Any], **before: list[str]) -> pa.Table:
         if plain == Interval:
             for end, suffix in enumerate(("low", "high")):
                 columns[f"{name}_{suffix}"] = pa.array([v if v is None else v[end] for v in values], pa.float64())
+        elif plain == tuple[str, ...]:
+            columns[name] = pa.array(values, _CODES)
         elif get_origin(plain) is Mapping:
             columns[name] = pa.array([list(value.items()) for value in values], _REASONS)
         elif plain in _TYPES:

@@ -7,16 +7,20 @@ from dataclasses import dataclass, replace
 
 from interleaf.report import sections
 from interleaf.report.format import Names, count, several, share
-from interleaf.report.model import DISAGREE, FAILED, OK, SKIPPED, WARNING, ReportData
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData, Verdict, VerdictCode
 from interleaf.report.sections import Grid, Section
 from interleaf.tables import Table
 
 WINNER, EVEN, SPLIT, UNTRUSTED = "winner", "even", "split", "untrusted"
-HEADLINES = {
-    WINNER: "✓ Winner",
-    EVEN: "= No winner shown",
-    SPLIT: "≠ People and visits disagree",
-    UNTRUSTED: "✗ DO NOT TRUST THIS",
+# The tone of each verdict, which is also a CSS class, and the verdict in a few words.
+VERDICTS: dict[str, tuple[str, str]] = {
+    VerdictCode.BROKEN: (UNTRUSTED, "✗ DO NOT TRUST THIS"),
+    VerdictCode.DISAGREE: (SPLIT, "≠ People and visits disagree"),
+    VerdictCode.ALIKE: (EVEN, "= Alike"),
+    VerdictCode.PREFERRED: (WINNER, "✓ Winner"),
+    VerdictCode.WORSE: (WINNER, "✓ Winner"),
+    VerdictCode.NO_WORSE: (EVEN, "≥ No worse"),
+    VerdictCode.UNDECIDED: (EVEN, "= No winner shown"),
 }
 # The worst first. Marks and words make them readable without colours.
 MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
@@ -56,15 +60,11 @@ class ReportPage:
 
     title: str
     tone: str
+    headline: str
     sentence: str
     why: tuple[str, ...]
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
-
-    @property
-    def headline(self) -> str:
-        """The verdict in a few words."""
-        return HEADLINES[self.tone]
 
 
 def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
@@ -94,11 +94,16 @@ def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
             parts.append(replace(section, closed=report.standing is not None and section.name != "standing"))
         parts += [_input(report, names), Section("reading", "How to read this", READING)]
     parts += [Section("next", "What to do next", (step,))] if step else []
-    decided = WINNER if verdict.winner is not None else SPLIT if verdict.code == DISAGREE else EVEN
-    tone = decided if verdict.trusted else UNTRUSTED
+    tone, headline = tone_and_headline(verdict)
     reasons = tuple(map(names.within, verdict.why))
     title = f"{names.within(report.experiment)}, version {report.version}"
-    return ReportPage(title, tone, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
+    return ReportPage(title, tone, headline, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
+
+
+def tone_and_headline(verdict: Verdict) -> tuple[str, str]:
+    """The tone and the headline of a verdict; those of an undecided one for codes of later versions."""
+    code = verdict.code if verdict.trusted else VerdictCode.BROKEN
+    return VERDICTS.get(code, VERDICTS[VerdictCode.UNDECIDED])
 
 
 def _by_text(report: ReportData, counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -162,6 +167,7 @@ def _input(report: ReportData, names: Names) -> Section:
         ("control", "none" if report.control is None else names[report.control]),
         ("confidence", share(report.confidence)),
         ("planned units", "none" if report.planned_units is None else count(report.planned_units)),
+        ("margin", "none" if report.margin is None else f"{report.margin:g}"),
         ("correction", report.correction),
         ("errors clustered by", report.cluster.replace("_", " ")),
     ):

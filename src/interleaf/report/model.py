@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
-from interleaf.report.format import count, digits, probability, signed, slashed, span
+from interleaf.report.format import count, digits, probability, share, signed, slashed, spaced, span
 from interleaf.stats.compare import ALIKE, Interval
 from interleaf.stats.lift import Examination as Examination
 
@@ -17,7 +18,21 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 UNIT, UNIT_AND_QUERY = "unit", "unit_and_query"  # what errors are clustered by
 Figure = tuple[str, Any, str]  # a field of a comparison, its value, and the reason if that is None
 SCORE, DRAWN_OWNERS = "score", "drawn_owners"  # what wins and losses are counted by
-BROKEN, DISAGREE, PREFERRED, UNDECIDED = "broken", "disagree", "preferred", "undecided"  # codes of a verdict
+
+
+class VerdictCode(StrEnum):
+    """What a report states, in the order of precedence; d is the margin, the smallest preference that matters.
+
+    Of a pair, the statements are about its first ranker, which is the candidate if there is a control.
+    """
+
+    BROKEN = "broken"  # a health check failed
+    DISAGREE = "disagree"  # people and visits prefer different rankers
+    ALIKE = "alike"  # the interval is inside -d to d
+    PREFERRED = "preferred"  # the interval is above 0
+    WORSE = "worse"  # the interval is below 0
+    NO_WORSE = "no_worse"  # the interval is above -d
+    UNDECIDED = "undecided"  # none of these
 
 
 class TableColumn(NamedTuple):
@@ -79,9 +94,11 @@ class Comparison:
     40 that grows with the number of units; `per_person` counts each unit once, `per_search` each impression once.
     Intervals and p-values follow the rule of the report. `adjusted_p_value` is corrected for all pairs of the report;
     `interval` excludes zero exactly if it is small enough. Tests for one look are None unless that is the rule.
-    `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2. `counted_by` says what wins, ties and losses,
-    `delta` and `sign_test_p_value` are counted by: `score`, the sign of each score; `drawn_owners`, the scheme
-    `binary_deduped`, if credit is averaged over owners; empty, if they are None.
+    `statements` are the codes (`VerdictCode`) that hold for the first ranker. `chance_decided` is the probability that
+    a preference is shown, or that the rankers are shown to be alike, when the planned units have come, if the true
+    preference is today's estimate. `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2. `counted_by`
+    says what wins, ties and losses, `delta` and `sign_test_p_value` are counted by: `score`, the sign of each score;
+    `drawn_owners`, the scheme `binary_deduped`, if credit is averaged over owners; empty, if they are None.
     """
 
     first: str
@@ -96,6 +113,8 @@ class Comparison:
     per_search_estimate: float | None = column("per search", signed, MAIN)
     per_search_interval: Interval | None = column("interval per search", span, OTHER)
     people_and_visits_disagree: bool = False
+    statements: tuple[str, ...] = column("shows", spaced, MAIN, default=())
+    chance_decided: float | None = column("chance of a decision", share, OTHER)
     bootstrap_interval: Interval | None = column("bootstrap interval", span, OTHER)
     sign_flip_p_value: float | None = column("sign-flip p", probability, OTHER)
     delta: float | None = column("Delta{counted}", signed, OTHER)
@@ -295,16 +314,16 @@ class Lift:
 class Verdict:
     """The answer in a sentence. Without a `winner`, no difference is shown. `why` lists failed health checks.
 
-    `code` is `broken` (a health check failed), `disagree` (people and visits prefer different rankers), `preferred`
-    (there is a winner) or `undecided`. `next_step` says what to do now.
+    `codes` are all `VerdictCode`s that apply, and `code` is the first of them. `next_step` says what to do now.
     """
 
     sentence: str
     winner: str | None
     trusted: bool
     why: tuple[str, ...] = ()
-    code: str = UNDECIDED
+    code: str = VerdictCode.UNDECIDED.value
     next_step: str = ""
+    codes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -357,3 +376,4 @@ class ReportData:
     population: str = ""
     lifts: tuple[Lift, ...] = ()
     examination: tuple[Examination, ...] = ()
+    margin: float | None = None

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.report.model import UNIT
-from interleaf.stats import looks, multiplicity, sequence
+from interleaf.report.model import UNIT, VerdictCode
+from interleaf.stats import looks, multiplicity, outlook, sequence
 from interleaf.stats.compare import Estimate, Interval, significance, statistic
 from interleaf.tally import Tally
 from interleaf.tally.units import CLICKED, SINCE
@@ -35,7 +36,8 @@ class ReportSettings:
     `look` is (which, of how many), if looks were planned. `aa` marks an A/A test, in which no difference is expected.
     `holdout` is the planned share of units that see the control unchanged. `split` has the planned shares of A/B
     buckets, relative to each other; without it, they should be of equal size. `cluster` says for which queries the
-    result holds: with `unit` for those of the log, with `unit_and_query` for similar queries.
+    result holds: with `unit` for those of the log, with `unit_and_query` for similar queries. `margin` is the smallest
+    preference that matters: rankers whose interval is inside of it are alike.
     """
 
     control: str | None = None
@@ -48,6 +50,7 @@ class ReportSettings:
     seed: int = 0
     split: Mapping[str, float] | None = None
     cluster: str = UNIT
+    margin: float = outlook.MARGIN
 
 
 def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettings:
@@ -67,12 +70,19 @@ def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettin
 
 
 class Decision(NamedTuple):
-    """The interval and p-values of an estimate by the rule; if one is None, `reason` says why."""
+    """The interval and p-values of an estimate by the rule; if one is None, `reason` says why.
+
+    `statements` are what the estimate shows, and `chance` is the chance that it shows one by the planned end; if that
+    is None, `why_no_chance` says why.
+    """
 
     interval: Interval | None
     p_value: float | None
     adjusted_p_value: float | None
     reason: str = ""
+    statements: tuple[str, ...] = ()
+    chance: float | None = None
+    why_no_chance: str = ""
 
 
 def decide(
@@ -99,8 +109,58 @@ def decide(
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
         figures = clip_to_possible(interval, most), p_values[place], adjusted[place]
-        decisions.append(Decision(*figures, reason or reasons[place]))
+        level = alpha / len(estimates)
+        joint = interval if level == levels[place] else interval_of(estimate, int(clock[place]), settings, level)[0]
+        statements = state(interval, joint, settings.margin)
+        chance = _chance_at_end(estimate, int(clock[place]), settings, level)
+        if {VerdictCode.ALIKE, VerdictCode.PREFERRED, VerdictCode.WORSE} & set(statements):
+            chance = None, "it is decided"
+        decisions.append(Decision(*figures, reason or reasons[place], statements, *chance))
     return tuple(decisions)
+
+
+def state(interval: Interval | None, joint: Interval | None, margin: float) -> tuple[str, ...]:
+    """The codes that hold for the first ranker of a pair.
+
+    Holm's correction holds for preferences only: with several pairs, its intervals become too short for other
+    statements. So these use `joint`, an interval by Bonferroni's correction; with one pair, both are the same.
+
+    >>> state((0.002, 0.008), (0.002, 0.008), margin=0.01), state((-0.004, 0.03), (-0.004, 0.03), margin=0.01)
+    (('alike', 'preferred', 'no_worse'), ('no_worse',))
+    """
+    low, high = interval or (-math.inf, math.inf)
+    lower, upper = joint or (-math.inf, math.inf)
+    shown = {
+        VerdictCode.ALIKE: -margin < lower and upper < margin,
+        VerdictCode.PREFERRED: low > 0,
+        VerdictCode.WORSE: high < 0,
+        VerdictCode.NO_WORSE: lower > -margin,
+    }
+    return tuple(code.value for code, holds in shown.items() if holds)
+
+
+def _chance_at_end(estimate: Estimate, units: int, settings: ReportSettings, level: float) -> tuple[float | None, str]:
+    """The chance that the estimate is decided when the planned units have come, or why it is not known."""
+    if estimate.value is None or estimate.error is None or not estimate.error or estimate.reason:
+        return None, estimate.reason
+    if settings.look is not None:
+        share = fractions(units, settings)[-1]
+    elif settings.planned_units is None:
+        return None, "no number of units is planned"
+    else:
+        share = units / settings.planned_units
+    if share >= 1:
+        return None, "the planned units have come"
+    width = _last_width(None if settings.look is None else settings.look[1], level)
+    return outlook.chance_at_end(estimate.value, estimate.error, share, width, settings.margin), ""
+
+
+@lru_cache(maxsize=128)
+def _last_width(planned_looks: int | None, level: float) -> float:
+    """The half-width of the interval in standard errors at the planned end, which no plan's size changes."""
+    if planned_looks is None:
+        return float(sequence.multiplier(1.0, 1.0, 1 - level))
+    return looks.spending(looks.even(planned_looks), 1 - level)[-1]
 
 
 def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, ...]:

@@ -81,9 +81,13 @@ def _comparison(names: tuple[str, str], totals: dict[str, int], estimate: Estima
         "error": estimate.error,
         "effective_units": estimate.effective_units,
         "interval": decision.interval,
+        "statements": decision.statements,
+        "chance_decided": decision.chance,
         "p_value": decision.p_value,
         "adjusted_p_value": decision.adjusted_p_value,
     }
     reasons = {name: decision.reason or estimate.reason for name, value in values.items() if value is None}
+    if decision.chance is None:
+        reasons["chance_decided"] = decision.why_no_chance
     figures: dict[str, Any] = {**totals, **values, "reasons": dict.fromkeys(NOT_COMPUTED, DIFFERENT_PEOPLE) | reasons}
     return Comparison(first=names[0], second=names[1], **figures)

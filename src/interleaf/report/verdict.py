@@ -8,9 +8,10 @@ from interleaf.log.drop_reasons import EventStatus, text_of
 from interleaf.report import model
 from interleaf.report.format import signed, span
 from interleaf.report.log_checks import unusable_events
-from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, Verdict
+from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings
 
+UNLIKELY = 0.1  # chance of a decision below which to advise to stop
 NOTHING = Totals(0, 0, 0, True, None, None)
 
 
@@ -31,33 +32,52 @@ def verdict(
     sentence, winner = _answer(comparisons, settings, totals, counted)
     if counted:
         sentence += f" This is an A/B test on {counted}: each person sees the list of one ranker."
-    code = model.UNDECIDED if winner is None else model.PREFERRED
-    if any(one.people_and_visits_disagree for one in comparisons) and winner is None:
-        code = model.DISAGREE
-        if len(comparisons) == 1:
-            sentence = _disagreement(comparisons[0], activity)
+    codes = _codes(comparisons, winner, settings, bool(failed))
+    code = codes[0]
+    if VerdictCode.DISAGREE in codes and len(comparisons) == 1:
+        sentence = _disagreement(comparisons[0], activity)
     if failed:
-        code = model.BROKEN
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
     step = _next_step(code, winner, settings, totals, comparisons)
-    if (
-        code == model.PREFERRED
-        and winner != settings.control
-        and not counted
-        and any(one.is_loss_of(winner) for one in lifts)
-    ):
+    if code == VerdictCode.PREFERRED and not counted and any(one.is_loss_of(winner) for one in lifts):
         step = f"Compare both in an A/B test before you make {winner} live: its own list would get fewer clicks."
-    return Verdict(sentence, winner, not failed, failed, code, step)
+    return Verdict(sentence, winner, not failed, failed, code.value, step, tuple(one.value for one in codes))
+
+
+def _codes(
+    comparisons: Sequence[Comparison], winner: str | None, settings: ReportSettings, is_broken: bool
+) -> list[VerdictCode]:
+    """The codes that apply to the whole report, the first of which is the verdict."""
+    applies = {
+        VerdictCode.BROKEN: is_broken,
+        VerdictCode.DISAGREE: winner is None and any(one.people_and_visits_disagree for one in comparisons),
+        VerdictCode.ALIKE: _all_state(VerdictCode.ALIKE, comparisons),
+        VerdictCode.PREFERRED: winner not in (None, settings.control),
+        VerdictCode.WORSE: winner is not None and winner == settings.control,
+        VerdictCode.NO_WORSE: _all_state(VerdictCode.NO_WORSE, _about_control(comparisons, settings)),
+    }
+    return [code for code, holds in applies.items() if holds] or [VerdictCode.UNDECIDED]
+
+
+def _about_control(comparisons: Sequence[Comparison], settings: ReportSettings) -> list[Comparison]:
+    """The comparisons of candidates with the control; without a control, nobody is a candidate."""
+    return [one for one in comparisons if one.second == settings.control]
+
+
+def _all_state(code: VerdictCode, comparisons: Sequence[Comparison]) -> bool:
+    return bool(comparisons) and all(code in one.statements for one in comparisons)
 
 
 def _next_step(
     code: str, winner: str | None, settings: ReportSettings, totals: Totals, comparisons: Sequence[Comparison]
 ) -> str:
     """What to do now."""
-    if code == model.BROKEN:
+    if code == VerdictCode.BROKEN:
         return "Fix what the failed checks report, then restart the experiment as a new version."
-    if code == model.DISAGREE:
+    if code == VerdictCode.DISAGREE:
         return "Compare heavy and light users below, and decide which of them matter more before you choose a ranker."
+    if code == VerdictCode.ALIKE:
+        return "Stop it, and choose by other reasons, such as cost or speed. To detect less, give a smaller margin."
     if winner is not None and winner == settings.control:
         return f"Keep {winner}, and try another candidate."
     if winner is not None:
@@ -66,6 +86,14 @@ def _next_step(
         if comparisons and _without_events(totals):
             return "Check that events name the list they belong to, and that the report counts their kind and time."
         return "Check that lists and clicks reach the log, and look again after the first clicks."
+    if code == VerdictCode.NO_WORSE:
+        return "Make it live if it has other advantages, or let it run to learn whether people prefer it."
+    chances = [one.chance_decided for one in comparisons]
+    if len(chances) == 1 and chances[0] is not None and chances[0] < UNLIKELY:
+        return (
+            f"It will probably not be decided by the planned end: the chance is {chances[0]:.0%}, if the true "
+            "preference is today's estimate. Stop it, or plan for more people (interleaf plan)."
+        )
     if settings.planned_units is not None and totals.units < settings.planned_units:
         return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
     return "The planned units have come. " * (settings.planned_units is not None) + (
@@ -122,6 +150,8 @@ def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]
     if one.estimate is None or one.interval is None:
         reason = one.reasons.get("interval", "")
         return f"It is too early to say which ranker people prefer: {reason}.", None
+    if within := _within_margin(one, settings):
+        return within, one.winner
     if one.winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: the score is {signed(one.estimate)}, "
@@ -138,6 +168,8 @@ def _of_arms(one: Comparison, settings: ReportSettings, counted: str) -> tuple[s
     if one.estimate is None or one.interval is None:
         return f"It is too early to say whose list gets more {counted}: {one.reasons.get('interval', '')}.", None
     gap = f"the {counted} per search on lists of {one.first} minus those on lists of {one.second}"
+    if within := _within_margin(one, settings, gap, "are"):
+        return within, one.winner
     if one.winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: {gap} are {signed(one.estimate)}, and "
@@ -145,6 +177,22 @@ def _of_arms(one: Comparison, settings: ReportSettings, counted: str) -> tuple[s
         ), None
     sure = _sure(one, settings, gap, "are")
     return f"The list of {one.winner} gets more {counted}. Chance does not explain that: {sure}.", one.winner
+
+
+def _within_margin(one: Comparison, settings: ReportSettings, what: str = "", verb: str = "is") -> str:
+    """That two rankers are alike, or that the first is no worse; empty if neither is shown, or if there is a winner."""
+    if VerdictCode.ALIKE in one.statements:
+        shown = f"{one.first} and {one.second} are alike"
+        preferred = "" if one.winner is None else f"{one.winner} is preferred, but by less than the margin. "
+    elif one.winner is None and _all_state(VerdictCode.NO_WORSE, _about_control([one], settings)):
+        shown, preferred = f"{one.first} is no worse than {one.second}", ""
+    else:
+        return ""
+    return f"{shown}: {_sure(one, settings, what, verb)}. {preferred}{_meaning(settings)}"
+
+
+def _meaning(settings: ReportSettings) -> str:
+    return f"Differences below {settings.margin:g}, the margin, do not matter."
 
 
 def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
@@ -193,7 +241,12 @@ def _sure(one: Comparison, settings: ReportSettings, what: str = "", verb: str =
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:
-    """The ranker that beats all others; if there is none, those that beat the control, or how many pairs differ."""
+    """The ranker that beats all others; if there is none, those that beat the control, or how many pairs differ.
+
+    If all rankers are alike, or no worse than the control, this is said first.
+    """
+    if _all_state(VerdictCode.ALIKE, comparisons):
+        return f"All rankers are alike: every interval is within the margin. {_meaning(settings)}", None
     beats: dict[str, set[str]] = {}
     for one in comparisons:
         for ranker in (one.first, one.second):
@@ -207,6 +260,8 @@ def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tup
     if better:
         names = " and ".join(filter(None, [", ".join(better[:-1]), better[-1]]))
         return f"People prefer {names} to the control {settings.control}; no ranker beats all others.", None
+    if _all_state(VerdictCode.NO_WORSE, _about_control(comparisons, settings)):
+        return f"No candidate is worse than the control {settings.control}. {_meaning(settings)}", None
     decided, uniform = sum(map(len, beats.values())), sum(one.unanimous is not None for one in comparisons)
     sentence = (
         f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "

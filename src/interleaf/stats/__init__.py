@@ -10,6 +10,7 @@ are computed between buckets. A number that cannot be computed is None, and `rea
     bootstrap.py      resampled buckets, shared by all pairs
     sequence.py       confidence sequences: intervals that are valid even if you check repeatedly
     looks.py          planned looks: O'Brien-Fleming; looks at any time: Lan-DeMets spending
+    outlook.py        whether an experiment will be decided by its planned end, and when
     power.py          how many units are needed, and which effect a number of units can detect
     multiplicity.py   many pairs: Holm, max-T
     ranking.py        many rankers: pairs, Condorcet, Copeland, cycles, Bradley-Terry strengths

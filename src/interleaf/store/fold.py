@@ -53,6 +53,7 @@ def report_settings_of(settings: Experiment) -> ReportSettings:
         control=settings.control,
         confidence=settings.confidence,
         planned_units=settings.planned_units,
+        margin=settings.margin,
         aa=settings.mode in (AA, RELABELLED),
         holdout=settings.holdout or None,
     )

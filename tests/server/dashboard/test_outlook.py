@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +35,24 @@ def service(tmp_path: Path) -> Iterator[Live]:
 
 
 def looked(
-    hours: float, units: int, planned: int | None = 2000, state: str = "running", winner: str | None = None, **pair: Any
+    hours: float,
+    units: int,
+    planned: int | None = 2000,
+    state: str = "running",
+    code: str = "undecided",
+    seen: int | None = None,
+    **pair: Any,
 ) -> Outlook:
-    """The outlook of an experiment with so many units after so many hours."""
+    """The outlook of an experiment with so many units after so many hours, `seen` of them with an event."""
     until = SINCE + timedelta(hours=hours)
     report = replace(
         Report(**vars(EXAMPLES["healthy"])),
         totals=Totals(units, units, units, True, SINCE, until),
         planned_units=planned,
-        verdict=Verdict("", winner, True),
-        comparisons=(Comparison("production", "candidate", **pair),),
+        verdict=Verdict("", "candidate" if code == "preferred" else None, True, code=code),
+        margin=0.01,
+        look=None,
+        comparisons=(Comparison("production", "candidate", units=seen, **pair),),
         rankers=("production", "candidate"),
     )
     stored = Stored(SETTINGS, 1, state, 0, 0, None, (), {1: SETTINGS})
@@ -58,21 +68,33 @@ def test_days_left_follow_from_the_rate_so_far() -> None:
 
 
 def test_a_winner_of_the_first_day_is_early() -> None:
-    assert "less than a day of traffic" in looked(23.9, 500, winner="candidate").early
-    assert looked(24, 500, winner="candidate").early == looked(1, 500).early == ""
+    assert "less than a day of traffic" in looked(23.9, 500, code="preferred").early
+    assert looked(24, 500, code="preferred").early == looked(1, 500).early == ""
 
 
 def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
     keep, further = looked(240, 2000, estimate=0.02, interval=(-0.02, 0.06)).advice
     assert "If a difference from -0.020 to +0.060 would not matter" in keep
     assert "stop it and keep production" in keep
-    assert "will exclude zero after about 6,000 more units (about 30 days)." in further
-    assert "more than 20 times" in looked(240, 2000, estimate=0.001, interval=(-0.05, 0.05)).advice[1]
-    assert "never exclude zero" in looked(240, 2000, estimate=0.0, interval=(-0.05, 0.05)).advice[1]
-    assert "days" not in looked(240, 2000, state="stopped", estimate=0.02, interval=(-0.02, 0.06)).advice[1]
+    assert "let it run" in further
     assert looked(240, 1999, estimate=0.02, interval=(-0.02, 0.06)).advice == ()
-    assert looked(240, 2000, winner="candidate", estimate=0.02, interval=(0.01, 0.03)).advice == ()
+    for code in ("preferred", "alike", "no_worse"):
+        assert looked(240, 2000, code=code, estimate=0.02, interval=(0.01, 0.03)).advice == ()
     assert len(looked(240, 2000).advice) == 2  # without an estimate, too
+
+
+def test_an_undecided_pair_has_a_date_of_decision_with_an_interval() -> None:
+    clear = partial(looked, 240, 1000, None, seen=1000, estimate=0.1)
+    said = clear(error=0.045).decision
+    assert said.startswith("A decision is expected about 2026-11-")
+    expected, low, high = (date.fromisoformat(word) for word in re.findall(r"\d{4}-\d\d-\d\d", said))
+    assert date(2026, 11, 11) <= low < expected < high
+    sooner = looked(120, 1000, None, seen=1000, estimate=0.1, error=0.045).decision
+    assert sooner.split()[5] < said.split()[5]  # twice the traffic a day takes half of the days
+    assert "or never" in clear(estimate=0.001, error=0.045).decision
+    undecided = (clear(error=0.045, state="stopped"), clear(error=0.045, code="preferred"), clear(error=None))
+    assert [one.decision for one in undecided] == ["", "", ""]
+    assert looked(0.5, 1000, None, seen=1000, estimate=0.1, error=0.045).decision == ""  # no rate yet
 
 
 def test_without_a_plan_nothing_is_left_and_nothing_is_due(service: Live) -> None:

@@ -35,7 +35,7 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     words += [kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in weights if weight]
     if settings.scored_by is not None:
         words += ["--scheme", settings.scored_by]
-    for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units")):
+    for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units"), ("--margin", "margin")):
         if getattr(settings, name) != getattr(usual, name):
             words += [option, str(getattr(settings, name))]
     words += ["--aa"] if read.aa else []
@@ -117,6 +117,6 @@ def _cell(value: Any) -> Any:
     """A value that is safe in a spreadsheet: text is never run as a formula."""
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, list):  # reasons
-        value = "; ".join(f"{name}: {reason}" for name, reason in value)
+    if isinstance(value, list):  # reasons, or codes
+        value = "; ".join(one if isinstance(one, str) else ": ".join(one) for one in value)
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from interleaf.experiment.settings import AA, LOSER, RELABELLED
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names
-from interleaf.report.layout import EVEN, SPLIT, UNTRUSTED, WINNER
-from interleaf.report.model import DISAGREE
+from interleaf.report.layout import EVEN, UNTRUSTED, WINNER, tone_and_headline
 from interleaf.report.report import Report
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.result_summary import conflicts, early_warning
@@ -93,14 +92,12 @@ def judgement(report: Report | None) -> tuple[str, str]:
     """The CSS class of the verdict and its short text, with a symbol for readers who do not see colours."""
     if report is None:
         return "none", "○ nothing to see yet"
-    verdict = report.verdict
-    if not verdict.trusted:
-        return UNTRUSTED, "✗ do not trust this"
-    if verdict.winner is not None:
-        return WINNER, f"✓ {Names(report.rankers)[verdict.winner]} is preferred"
+    tone, headline = tone_and_headline(report.verdict)
+    if tone == UNTRUSTED:
+        return tone, "✗ do not trust this"
+    if tone == WINNER:
+        return tone, f"✓ {Names(report.rankers)[report.verdict.winner or '']} is preferred"
     uniform = [pair.unanimous for pair in report.comparisons if pair.unanimous is not None]
     if len(report.comparisons) == 1 and uniform:
         return EVEN, f"= all favour {Names(report.rankers)[uniform[0]]}: too uniform"
-    if verdict.code == DISAGREE:
-        return SPLIT, "≠ people and visits disagree"
-    return EVEN, "= no winner shown"
+    return tone, headline.lower()

@@ -23,7 +23,7 @@ GROUPS = {
     "Notes": NOTES,
     "Traffic": ("share", "lane", "offset", "holdout"),
     "Events": ("events", "browser_events", "primary", "attribution", "window_minutes"),
-    "Analysis settings": ("planned_units", "confidence", "mode", "by"),
+    "Analysis settings": ("planned_units", "confidence", "margin", "mode", "by"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
 OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit

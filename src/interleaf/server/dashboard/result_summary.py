@@ -12,9 +12,11 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names, count, share, signed, span
-from interleaf.report.model import FAILED, WARNING, Comparison
+from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
 from interleaf.report.sections import MAX_ROWS, pair_label, shown
+from interleaf.stats.outlook import units_until_decision
+from interleaf.stats.sequence import multiplier
 from interleaf.store.records import RUNNING, Stored
 
 WIDTH = 200.0  # of a bar, in SVG units
@@ -225,14 +227,14 @@ def _loser(settings: Experiment, report: Report | None) -> Trial:
 
 DAY = timedelta(days=1)
 MIN_TIME = timedelta(hours=1)  # minimum traffic to estimate a rate
-MAX_FACTOR = 20  # times the units so far; beyond that, advise to give up
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """Advice next to the numbers: time left, warnings, what to do; empty where there is none."""
+    """Advice next to the numbers: time left, when it is decided, warnings, what to do; empty where there is none."""
 
     left: str = ""
+    decision: str = ""
     advice: tuple[str, ...] = ()
     early: str = ""
 
@@ -246,7 +248,8 @@ def outlook(stored: Stored, settings: Experiment, report: Report | None, now: in
     time = last - report.totals.since
     rate = None if time < MIN_TIME else report.totals.units / (time / DAY)  # units per day
     left = _time_left(report, rate) if is_running else ""
-    return Outlook(left, _advice(settings, report, rate if is_running else None), early_warning(report))
+    decision = _expect_decision(report, rate or None, last) if is_running else ""
+    return Outlook(left, decision, _advice(settings, report), early_warning(report))
 
 
 def early_warning(report: Report) -> str:
@@ -278,36 +281,36 @@ def _days(days: float) -> str:
     return f"about {count(round(days))} day{'s' if round(days) != 1 else ''}"
 
 
-def _advice(settings: Experiment, report: Report, rate: float | None) -> tuple[str, ...]:
+def _expect_decision(report: Report, rate: float | None, now: datetime) -> str:
+    """When the one pair will be decided, with an interval; `rate` is how many new units come a day."""
+    pair = report.comparisons[0] if len(report.comparisons) == 1 else None
+    if pair is None or pair.estimate is None or not pair.error or not pair.units or rate is None or report.look:
+        return ""
+    if report.margin is None or report.verdict.code not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
+        return ""
+    planned, confidence = report.planned_units, report.confidence
+    ends = units_until_decision(
+        pair.estimate, pair.error, pair.units, lambda units: multiplier(units, planned, confidence), report.margin
+    )
+    days = [(units / pair.units - 1) * report.totals.units / rate for units in ends]
+    low, middle, high = (f"{now + day * DAY:%Y-%m-%d}" if math.isfinite(day) else "" for day in days)
+    until = f"to {high}" if high else "on, or never"
+    about = f"about {middle}" if middle else f"after {low}"
+    return f"A decision is expected {about} (8 of 10 cases: from {low} {until}), if as many new units come as so far."
+
+
+def _advice(settings: Experiment, report: Report) -> tuple[str, ...]:
     """What to do if the planned size is reached without a winner."""
     is_reached = report.planned_units is not None and report.totals.units >= report.planned_units
-    is_undecided = report.verdict.winner is None and report.verdict.trusted
+    is_undecided = report.verdict.code in (VerdictCode.UNDECIDED, VerdictCode.DISAGREE)
     if not (is_reached and is_undecided) or settings.mode not in (COMPARE, ONE_LIST):
         return ()
     control = Names(settings.rankers)[settings.control]
     pairs = [pair for pair in report.comparisons if pair.estimate is not None and pair.interval is not None]
-    if len(report.comparisons) != 1 or not pairs:
-        return (
-            f"Stop it and keep {control} if a difference as small as these intervals allow would not matter to you.",
-            "Otherwise let it run: the anytime intervals stay valid, and get narrower with more units.",
-        )
-    interval = span(pairs[0].interval or (0.0, 0.0))
+    differences = "a difference as small as these intervals allow"
+    if len(report.comparisons) == 1 and pairs:
+        differences = f"a difference from {span(pairs[0].interval or (0.0, 0.0))}"
     return (
-        f"If a difference from {interval} would not matter to you, stop it and keep {control}.",
-        f"Otherwise let it run: the anytime interval stays valid. {_further(pairs[0], report.totals.units, rate)}",
+        f"If {differences} would not matter to you, stop it and keep {control}.",
+        "Otherwise let it run: anytime intervals stay valid, and get narrower with more units.",
     )
-
-
-def _further(pair: Comparison, units: int, rate: float | None) -> str:
-    """When the interval would exclude zero at this estimate: its width is proportional to 1 / sqrt(units)."""
-    low, high = pair.interval or (0.0, 0.0)
-    if not pair.estimate:
-        return "At an estimate of 0 it will never exclude zero."
-    half = pair.estimate - low if pair.estimate > 0 else high - pair.estimate
-    factor = (half / abs(pair.estimate)) ** 2
-    if factor > MAX_FACTOR:
-        return f"At this estimate it takes more than {MAX_FACTOR} times the units so far to exclude zero: give up."
-    more = max(1.0, units * (factor - 1))
-    about = count(round(more, -2 if more > 1000 else 0))
-    days = f" ({_days(more / rate)})" if rate else ""
-    return f"If the estimate stays as it is, the interval will exclude zero after about {about} more units{days}."
