@@ -20,6 +20,7 @@ from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
+from interleaf.report.model import VerdictCode
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
@@ -77,5 +78,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "fields of a caption": lambda: _columns(schema.CAPTION),
     "benchmarks": _benchmarks,
     "checks": _checks,
+    "verdicts": lambda: "\n".join(
+        ["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text} |" for code in VerdictCode)]
+    ),
     "reasons": lambda: "\n".join(f"- `{reason}`: {reason.text.format('…')}" for reason in DropReason),
 }

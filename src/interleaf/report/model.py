@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from interleaf.report.format import count, digits, probability, share, signed, slashed, spaced, span
+from interleaf.stable_codes import Code
 from interleaf.stats.compare import ALIKE, Interval
 from interleaf.stats.lift import Examination as Examination
 
@@ -20,19 +20,19 @@ Figure = tuple[str, Any, str]  # a field of a comparison, its value, and the rea
 SCORE, DRAWN_OWNERS = "score", "drawn_owners"  # what wins and losses are counted by
 
 
-class VerdictCode(StrEnum):
+class VerdictCode(Code):
     """What a report states, in the order of precedence; d is the margin, the smallest preference that matters.
 
     Of a pair, the statements are about its first ranker, which is the candidate if there is a control.
     """
 
-    BROKEN = "broken"  # a health check failed
-    DISAGREE = "disagree"  # people and visits prefer different rankers
-    ALIKE = "alike"  # the interval is inside -d to d
-    PREFERRED = "preferred"  # the interval is above 0
-    WORSE = "worse"  # the interval is below 0
-    NO_WORSE = "no_worse"  # the interval is above -d
-    UNDECIDED = "undecided"  # none of these
+    BROKEN = "broken", "a health check failed"
+    DISAGREE = "disagree", "people and visits prefer different rankers"
+    ALIKE = "alike", "the interval lies between -d and +d"
+    PREFERRED = "preferred", "the interval is above 0"
+    WORSE = "worse", "the interval is below 0: people prefer the control"
+    NO_WORSE = "no_worse", "the interval is above -d: the candidate may be worse, but by less than matters"
+    UNDECIDED = "undecided", "nothing of this is shown yet"
 
 
 class TableColumn(NamedTuple):
