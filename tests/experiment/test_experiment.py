@@ -117,7 +117,11 @@ def test_an_a_a_of_a_method_that_scores_no_ownership_is_relabelled() -> None:
 
 def test_one_list_per_unit_mixes_nothing_and_counts_clicks() -> None:
     experiment = shoes(mode="one_list")
-    assert (experiment.method, experiment.scored_by, experiment.needed) == ("one_list", None, experiment.rankers)
+    assert (experiment.method, experiment.scheme_of("click"), experiment.needed) == (
+        "one_list",
+        None,
+        experiment.rankers,
+    )
     assert Experiment.of(experiment.to_dict()) == experiment
     assert shoes(mode="one_list", rankers=["one", "two", "three"]).method == "one_list"
     wrong: dict[str, dict[str, Any]] = {
@@ -300,7 +304,7 @@ def test_an_a_a_mixes_the_control_with_itself() -> None:
     row = show(shoes(mode="aa"), 1, asked()).row
     assert row is not None
     assert row["rankings"] == [OLD, OLD]
-    assert shoes(mode="aa").scored_by == "binary"
+    assert shoes(mode="aa").scheme_of("click") == "binary"
     assert shoes(mode="aa").method == "team_draft"  # the default would give no document an owner
     with pytest.raises(ExperimentError, match="identical rankings always tie; give 'aa_relabelled', or method"):
         shoes(mode="aa", method="competitive_pairs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from functools import reduce
 from glob import glob, has_magic
 from os import PathLike
@@ -38,6 +39,7 @@ def tally_log(
     dwell: float | None = None,
     first: bool = False,
     window: float | None = None,
+    values: bool = False,
     sessions: float | None = None,
     experiment: str | None = None,
     version: int | None = None,
@@ -65,6 +67,7 @@ def analyze(
     dwell: float | None = None,
     first: bool = False,
     window: float | None = None,
+    values: bool = False,
     sessions: float | None = None,
     experiment: str | None = None,
     version: int | None = None,
@@ -75,6 +78,8 @@ def analyze(
     confidence: float = 0.95,
     planned_units: int | None = None,
     margin: float = MARGIN,
+    cap: float | None = None,
+    secondary: int = 0,
     correction: str = "holm",
     look: tuple[int, int] | None = None,
     aa: bool = False,
@@ -88,33 +93,25 @@ def analyze(
 ) -> Report:
     """Which ranker people prefer, with health checks and all numbers behind the verdict.
 
-    `log` is a path, a glob or a folder, or several of them (Parquet, JSON lines, CSV, saved tallies); an Arrow table or
-    stream; a data frame, also one of Spark; or a `Tally`.
+    `log`: a path, glob or folder, or several (Parquet, JSON lines, CSV, saved tallies), Arrow, a data frame, a `Tally`.
 
-    How the log is scored: `scheme` and `method` say how clicks become scores (default: as the lists were composed).
-    `events` are the kinds of events that count, with weights; `dwell`, `first` and `window` restrict them further.
-    `sessions` scores impressions of a unit as one session if they are less than so many seconds apart. `credit` is what
-    `learn` found or its file: it weighs each click; otherwise all clicks count the same. `by` names attributes to split
-    the report by. `experiment` and `version` select one (default: the only one, its latest version). `exclude`
-    leaves rows out, such as `{"device": ["bot"]}`, or an `Exclusion` of units; the report counts them.
-    `examination` says how likely people look at ranks 1, 2, ..., relative to each other; the lift rests on it (default:
-    estimated from the log).
+    `scheme` and `method` say how clicks become scores, `events` which kinds of events count, with weights; `dwell`,
+    `first` and `window` restrict them. `values` counts events by their values, up to `cap` for a unit. `sessions`
+    scores lists of a unit less than so many seconds apart as one. `credit` is what `learn` returned, or its file. `by`
+    names attributes to split by. `experiment` and `version` select one (default: the latest). `exclude` leaves rows
+    out, as in `{"device": ["bot"]}`. `examination` of ranks 1, 2, ... is for the lift (default: estimated).
 
-    How the report decides: `control` is the ranker that the others are compared with. `look=(2, 5)` says that this is
-    the second of five planned looks; without it, the verdict is valid even if you check repeatedly. `planned_units` is
-    the number of units planned before the start; the anytime interval is tuned to it. `margin` is the smallest
-    preference that matters: rankers whose interval is inside of it are alike. `correction` for many pairs is
-    "holm" or "max_t". `aa` marks an A/A test, in which no difference is expected. `holdout` and `split` are planned
-    shares of units: 0.05 in the holdout, {"A": 0.6, "B": 0.4} of those in A/B buckets (default: equal shares).
-    `cluster` says how errors are clustered: "unit", or "unit_and_query" for a result about queries like these. `seed`
-    is the random seed of resampling.
+    `control` is the ranker that others are compared with. `look=(2, 5)` is the second of five planned looks; without
+    it, the verdict is valid even if you check repeatedly. `planned_units` tunes it to a number of units planned before.
+    `margin` is the smallest preference that matters. `secondary`: this is one of so many metrics beside the primary
+    one. `correction` for pairs is "holm" or "max_t". `aa`: an A/A test. `holdout` and `split` are planned shares of
+    units, as in `{"A": 0.6, "B": 0.4}`. `cluster` is "unit", or "unit_and_query" for a result about similar queries.
 
-    How the log is read: `engine="spark"` reads Parquet on Spark's executors, `threads` is the number of threads here
-    (0: one per core), and `progress(done, total)` is called while the log is read.
+    `engine="spark"` reads on Spark's executors, `threads` is 0 for one per core, `progress(done, total)` is called.
     """
-    options = LogOptions.of_arguments(locals())
-    rule = control, confidence, planned_units, correction, look, aa, holdout, seed, split, cluster, margin
-    return report(read_tally(log, options), ReportSettings(*rule), query_finder(log))
+    given = locals()
+    settings = ReportSettings(**{setting.name: given[setting.name] for setting in fields(ReportSettings)})
+    return report(read_tally(log, LogOptions.of_arguments(given)), settings, query_finder(log))
 
 
 def read_tally(log: Any, options: LogOptions) -> Tally:

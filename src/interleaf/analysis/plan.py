@@ -90,6 +90,7 @@ def plan(
     dwell: float | None = None,
     first: bool = False,
     window: float | None = None,
+    values: bool = False,
     sessions: float | None = None,
     experiment: str | None = None,
     version: int | None = None,
@@ -215,6 +216,8 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
     from interleaf.report.comparisons import RankerPairs, max_score
     from interleaf.report.rule import ReportSettings
     from interleaf.report.verdict import verdict
+    from interleaf.report.weights import cut, value_cap
+    from interleaf.tally.score_sums import ONE
     from interleaf.tally.units import ARMS, CLICKED, SUMS
 
     tally = read_tally(pilot, options)
@@ -229,6 +232,10 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
     rows = tally.units.values  # in one order, so that sums are the same for every way to read a log
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
     clicked = rows[:, CLICKED]
+    cap = value_cap(tally, None)
+    if cap is not None:  # the value of a person counts once, and is cut
+        rows = np.hstack([rows[:, :SUMS], cut(rows[:, SUMS:], cap.cap)])
+        clicked = np.minimum(clicked, 1)
     sums = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear)[:, 0]
     pilot_at = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
     units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
@@ -236,6 +243,8 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
         f"a pilot of {units:,} people who came, {clicking:,} with an event, and "
         f"{int(tally.scores.clicked.sum()):,} impressions with an event"
     )
+    if cap is not None:
+        source += f", whose total value is cut at {cap.cap / ONE:.6g} (--cap {cap.cap / ONE:.6g})"
     return pilot_at, source
 
 

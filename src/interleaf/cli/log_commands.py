@@ -29,6 +29,10 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
     margin = "smallest preference that matters (default: 0.01); rankers that surely differ by less are alike"
     add("--margin", type=float, default=argparse.SUPPRESS, help=margin)
+    cap = "with --values: largest total value of a user that counts (default: the 99th percentile)"
+    add("--cap", type=float, metavar="VALUE", help=cap)
+    others = "this is one of N metrics beside the primary one, which share the confidence level"
+    add("--secondary", type=int, default=0, metavar="N", help=others)
     add("--look", type=_look, metavar="K/N", help="if looks are planned: this is look K of N (1/1: the only look)")
     add("--correction", default="holm", help="correction for many pairs of rankers: holm or max_t")
     add(

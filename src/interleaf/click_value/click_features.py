@@ -31,9 +31,9 @@ from interleaf.caption_bias.features import encode, measure
 from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.decode import Decoded
 from interleaf.decode.columns import column, list_column
-from interleaf.errors import DataError, MethodError, listed
-from interleaf.interleaving import batch
-from interleaf.kernels.arrays import Array, Impression
+from interleaf.decode.scoring import shares_by_click
+from interleaf.errors import DataError, listed
+from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import Scheme
 
@@ -256,9 +256,6 @@ class FeatureCredit:
         return self if self.captions is None else replace(self, captions=replace(self.captions, batch=batch))
 
 
-_AGREE = 1e-9
-
-
 def credit_clicks(
     decoded: Decoded,
     kinds: Sequence[str],
@@ -295,34 +292,3 @@ def credit_clicks(
         caption=np.ones(len(pages)) if captions is None else captions.of(decoded)[pages, positions],
     )
     return clicks, shares[order] / divisor[:, None]
-
-
-def shares_by_click(
-    impressions: Impression, counts: Array, clicked: Array, chosen: ResolvedMethod, scheme: Scheme
-) -> tuple[Array, Array]:
-    """What each click adds to each ranker's credit, `[click, ranker]`, row by row; and the credited clicks of rows.
-
-    In balanced interleaving, the credit of a click depends on the lowest click. So the lowest click gets the credit
-    that it has alone, and every other click what it adds to that. A method whose credit is not this sum is an error.
-    """
-    rows, positions = np.nonzero(clicked)
-    totals, number = batch.credit(chosen, scheme, impressions, counts, clicked, 1)
-    if not len(rows):
-        return np.zeros((0, totals.shape[1])), number
-    lowest = (clicked.shape[1] - 1 - clicked[:, ::-1].argmax(axis=1))[rows]
-    patterns, places = np.zeros((len(rows), clicked.shape[1]), np.bool_), np.arange(len(rows))
-    patterns[places, positions] = patterns[places, lowest] = True
-    each = Impression(*(values[rows] for values in impressions))
-    shares, _ = batch.credit(chosen, scheme, each, counts[rows], patterns, 1)
-    alone = np.zeros_like(totals)
-    is_lowest = positions == lowest
-    alone[rows[is_lowest]] = shares[is_lowest]
-    shares[~is_lowest] -= alone[rows[~is_lowest]]
-    sums = np.zeros_like(totals)
-    np.add.at(sums, rows, shares)
-    if np.abs(sums - totals).max() > _AGREE * max(1.0, np.abs(totals).max()):
-        raise MethodError(
-            f"credit cannot be learned for {chosen}: its credit for several clicks is not the sum of its credit for "
-            "each click; score its lists by another method"
-        )
-    return shares, number

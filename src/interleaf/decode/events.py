@@ -26,7 +26,8 @@ class Counting:
     """Which events count: kinds with their weights, and further conditions.
 
     `dwell`: at least this many seconds (an event without a dwell time does not count). `first`: only the earliest
-    counted event of an impression. `window`: at most this many seconds after the list was shown.
+    counted event of an impression. `window`: at most this many seconds after the list was shown. `values`: an event
+    counts as much as its value, such as its revenue, times the weight of its kind.
 
     >>> print(Counting({"click": 1, "purchase": 5}, dwell=30))
     click + 5 purchase, dwell at least 30 s
@@ -36,6 +37,7 @@ class Counting:
     dwell: float | None = None
     first: bool = False
     window: float | None = None
+    values: bool = False
 
     def __post_init__(self) -> None:
         raise_errors(map(DataError, self._problems()))
@@ -57,7 +59,8 @@ class Counting:
         return {self.kinds: 1.0} if isinstance(self.kinds, str) else dict(sorted(self.kinds.items()))
 
     def __str__(self) -> str:
-        parts = [" + ".join(kind if weight == 1 else f"{weight:g} {kind}" for kind, weight in self.weights.items())]
+        kinds = " + ".join(kind if weight == 1 else f"{weight:g} {kind}" for kind, weight in self.weights.items())
+        parts = [f"value of {kinds}" if self.values else kinds]
         parts += [f"dwell at least {self.dwell:g} s"] if self.dwell is not None else []
         parts += ["the first of an impression"] if self.first else []
         parts += [f"within {self.window:g} s"] if self.window is not None else []
@@ -65,14 +68,15 @@ class Counting:
 
 
 _EVENT_NOT_SHOWN, _TOO_MANY_EVENTS = DropReason.EVENT_NOT_SHOWN.mark, DropReason.TOO_MANY_EVENTS.mark
-_FATES = list(EventStatus)[:8]  # the ones that are decided here
-_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS = range(8)
+_FATES = list(EventStatus)[:9]  # the ones that are decided here
+_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS, _VALUELESS = range(9)
+ONE = 2**24  # sums of scores and values are whole numbers of 1 / ONE
 _NEVER = 2**62  # the time of an event without one, so that a copy with a time is preferred
 
 
 class FlatEvents(NamedTuple):
     """All events of a batch: `kind` is an index into the counted kinds, or -1; `is_repeated` marks all copies of an
-    event but one.
+    event but one. `value` is weighted, nan if it is missing; it is empty if values do not count.
     """
 
     offsets: Array
@@ -81,12 +85,14 @@ class FlatEvents(NamedTuple):
     time: Array
     dwell: Array
     is_repeated: Array
+    value: Array
 
 
 class Clicks(NamedTuple):
     """For each row: which positions were clicked, by kind; seconds to the first and last counted event, -1 if there is
     none; the time of the last interaction. With details (else without a column): `seconds[row, position]` to the first
-    counted event of each position, and the longest `dwells[row, position]`; nan if there is none.
+    counted event of each position, and the longest `dwells[row, position]`; nan if there is none. If values count (else
+    without a column): the sum of the weighted `values[row, position]`.
     """
 
     clicks: Array
@@ -95,6 +101,7 @@ class Clicks(NamedTuple):
     end: Array
     seconds: Array
     dwells: Array
+    values: Array
 
 
 def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> FlatEvents:
@@ -115,8 +122,22 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
         np.where(is_there(fields["time"]), microseconds(fields["time"]), _NEVER),
         dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
         np.zeros(size, np.bool_),
+        _values(fields.get("value"), kind, table, counting),
     )
     return _merged(flat, fields["event"], kind, names) if "event" in fields else flat
+
+
+def _values(array: pa.Array | None, kind: Array, table: Array, counting: Counting) -> Array:
+    """The value of each event times the weight of its kind, if values count; nan if it has none.
+
+    It is rounded to 2^-24, so that sums do not depend on the order of events.
+    """
+    if not counting.values:
+        return np.zeros(0)
+    values = np.full(len(kind), np.nan) if array is None else numbers(array, np.nan, pa.float64()).copy()
+    values[~np.isfinite(values)] = np.nan
+    weights = np.array([*counting.weights.values(), np.nan])
+    return np.asarray(np.rint(values * weights[table[kind]] * ONE) / ONE)
 
 
 def event_kinds(array: pa.Array) -> frozenset[str]:
@@ -143,14 +164,20 @@ def _merged(flat: FlatEvents, ids: pa.Array, kind: Array, names: list[Any]) -> F
     some = np.flatnonzero(first >= 0)
     by_name = np.argsort(np.argsort([*(name or "" for name in names), ""], kind="stable"))[kind[some]]
     unknown = np.full(len(some), np.nan, np.float32)
-    dwell = flat.dwell[some] if len(flat.dwell) else unknown
-    merged = merge_copies(first[some], flat.time[some], flat.rank[some], by_name, dwell, unknown)
+    dwell, value = (column[some] if len(column) else unknown for column in (flat.dwell, flat.value))
+    merged = merge_copies(first[some], flat.time[some], flat.rank[some], by_name, dwell, value)
     flat.is_repeated[some] = merged.is_repeated
-    if not len(flat.dwell):
-        return flat
-    dwells = flat.dwell.copy()
-    dwells[some] = merged.dwell
-    return flat._replace(dwell=dwells)
+    return flat._replace(
+        dwell=_replace_some(flat.dwell, some, merged.dwell), value=_replace_some(flat.value, some, merged.value)
+    )
+
+
+def _replace_some(column: Array, places: Array, values: Array) -> Array:
+    """A copy of a column with other values at some places; an empty column stays empty."""
+    if len(column):
+        column = column.copy()
+        column[places] = values
+    return column
 
 
 def read_events(
@@ -171,7 +198,9 @@ def read_events(
         np.full(size, -1, np.float32),
         np.full(size, -1, np.float32),
         times.copy(),
-        *details,
+        details[0],
+        details[1],
+        np.zeros((size, width if counting.values else 0)),
     )
     window = np.iinfo(np.int64).max if counting.window is None else round(counting.window * 1e6)
     # In the precision of logged dwell times.
@@ -207,8 +236,8 @@ def _read_events(
 ) -> None:
     """One loop, because passing records of arrays to another function costs more than the work on an event."""
     offsets, kinds, ranks, moments = flat.offsets, flat.kind, flat.rank, flat.time
-    clicks, ends, seconds, dwells = found.clicks, found.end, found.seconds, found.dwells
-    detailed = seconds.shape[1] > 0
+    clicks, ends, seconds, dwells, values = found.clicks, found.end, found.seconds, found.dwells, found.values
+    detailed, valued = seconds.shape[1] > 0, values.shape[1] > 0
     for place in range(len(rows)):
         start, end, shown_at = offsets[rows[place]], offsets[rows[place] + 1], times[place]
         if marks[place] or start == end:
@@ -216,7 +245,7 @@ def _read_events(
         earliest, latest = -1, -1
         for event in range(start, end):
             delay = moments[event] - shown_at
-            fate = _COUNTED
+            fate = _VALUELESS if valued and np.isnan(flat.value[event]) else _COUNTED
             if least >= 0 and not flat.dwell[event] >= least:
                 fate = _SHORT
             if delay > window:
@@ -239,6 +268,8 @@ def _read_events(
                     latest = event
                 if not only_first:
                     clicks[kinds[event], place, ranks[event] - 1] = True
+                    if valued:
+                        values[place, ranks[event] - 1] += flat.value[event]
                 if detailed:
                     position = ranks[event] - 1
                     seconds[place, position] = np.fmin(seconds[place, position], delay / 1e6)
@@ -248,6 +279,8 @@ def _read_events(
             found.last[place] = (moments[earliest if only_first else latest] - shown_at) / 1e6
             if only_first:
                 clicks[kinds[earliest], place, ranks[earliest] - 1] = True
+                if valued:
+                    values[place, ranks[earliest] - 1] = flat.value[earliest]
                 fates[_NEXT] -= 1
                 fates[_COUNTED] += 1
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from interleaf.decode import Counting, Decoded
 from interleaf.errors import MethodError, SchemeError, listed
 from interleaf.interleaving import batch
-from interleaf.kernels.arrays import Array, pairs
+from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.log.drop_reasons import DropReason
 from interleaf.methods.loops import score_columns
 from interleaf.methods.registry import ResolvedMethod, resolve
@@ -27,6 +27,8 @@ _NEEDS = {
     "unshown_ranks": ("unshown_ranks", DropReason.NO_UNSHOWN_RANKS),
 }
 MAX_CREDIT = 4096.0  # per impression; with more, sums of squares of a large log would not fit 64 bits
+MAX_VALUE = 2.0**20  # per impression if values count, whose squares are not added up
+_AGREE = 1e-9
 
 
 class Credit(Protocol):
@@ -73,6 +75,12 @@ class Scoring:
         """The scheme for lists of this many rankers, composed by the method `composed`."""
         chosen = self.chosen(composed)
         offered = chosen.method.schemes_for(rankers, self.lacking) or chosen.method.schemes_for(rankers)
+        if self.counting.values:
+            sums = [name for name in offered if scheme_of(name).form.adds_up]
+            if self.scheme not in (None, *sums) or not sums:
+                some = f"use {listed(sums)}" if sums else f"{chosen} offers none"
+                raise SchemeError(f"values take a scheme that adds up clicks, not {self.scheme!r}: {some}")
+            return chosen.scheme(self.scheme or sums[0], rankers)
         if self.credit is None:
             return chosen.scheme(self.scheme or next(iter(offered), None), rankers)
         averages = tuple(chosen.method.needs_by_variant)
@@ -125,7 +133,8 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         if (unknown := credited < 0).any():
             decoded = drop_rows(decoded, unknown, DropReason.NO_AVERAGE)
             credits, credited = credits[~unknown], credited[~unknown]
-    too_large = np.asarray((np.abs(credits) > MAX_CREDIT).any(axis=1))
+    most = MAX_VALUE if scoring.counting.values else MAX_CREDIT
+    too_large = np.asarray((np.abs(credits) > most).any(axis=1))
     if too_large.any():
         decoded = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE)
         credits, credited = credits[~too_large], credited[~too_large]
@@ -142,9 +151,13 @@ def sum_events(decoded: Decoded, weights: Mapping[str, float]) -> Scored:
     """
     ranker = decoded.design.rankers.index(decoded.design.arm)
     sums: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
-    for events, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
-        sums[:, ranker] += weight * events.sum(axis=1)
-    too_large = np.abs(sums[:, ranker]) > MAX_CREDIT
+    values = decoded.clicks.values
+    if values.shape[1]:
+        sums[:, ranker] = values.sum(axis=1)
+    else:
+        for events, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
+            sums[:, ranker] += weight * events.sum(axis=1)
+    too_large = np.abs(sums[:, ranker]) > (MAX_VALUE if values.shape[1] else MAX_CREDIT)
     decoded, sums = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE), sums[~too_large]
     return Scored(decoded, sums, True, np.zeros(len(sums)))
 
@@ -173,7 +186,16 @@ def drop_unscorable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) ->
 def _credit(
     decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme, weights: Mapping[str, float], threads: int
 ) -> tuple[Array, Array]:
-    """The weighted sum of the credit of each kind of event, and the number of credited clicks; -1: not known."""
+    """The weighted sum of the credit of each kind of event, and the number of credited clicks; -1: not known.
+
+    If values count, it is the sum of the credit of each click times its value.
+    """
+    if decoded.clicks.values.shape[1]:
+        rows, positions = np.nonzero(decoded.clicked)
+        shares, number = shares_by_click(decoded.impressions, decoded.counts, decoded.clicked, chosen, scheme)
+        worth = shares * decoded.clicks.values[rows, positions][:, None]
+        sums = [np.bincount(rows, column, len(number)) for column in worth.T]
+        return np.stack(sums, axis=1), number
     credits: Array = np.zeros((len(decoded.rows), len(decoded.design.rankers)))
     credited: Array = np.zeros(len(decoded.rows))
     for clicks, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
@@ -206,3 +228,34 @@ def _expected_signs(
     clicks = decoded.clicks.clicks[0]
     preferences: Array = batch.preferences(chosen, scheme, decoded.impressions, decoded.counts, clicks, threads)
     return preferences[:, *pairs(preferences.shape[1])]
+
+
+def shares_by_click(
+    impressions: Impression, counts: Array, clicked: Array, chosen: ResolvedMethod, scheme: Scheme
+) -> tuple[Array, Array]:
+    """What each click adds to each ranker's credit, `[click, ranker]`, row by row; and the credited clicks of rows.
+
+    In balanced interleaving, the credit of a click depends on the lowest click. So the lowest click gets the credit
+    that it has alone, and every other click what it adds to that. A method whose credit is not this sum is an error.
+    """
+    rows, positions = np.nonzero(clicked)
+    totals, number = batch.credit(chosen, scheme, impressions, counts, clicked, 1)
+    if not len(rows):
+        return np.zeros((0, totals.shape[1])), number
+    lowest = (clicked.shape[1] - 1 - clicked[:, ::-1].argmax(axis=1))[rows]
+    patterns, places = np.zeros((len(rows), clicked.shape[1]), np.bool_), np.arange(len(rows))
+    patterns[places, positions] = patterns[places, lowest] = True
+    each = Impression(*(values[rows] for values in impressions))
+    shares, _ = batch.credit(chosen, scheme, each, counts[rows], patterns, 1)
+    alone = np.zeros_like(totals)
+    is_lowest = positions == lowest
+    alone[rows[is_lowest]] = shares[is_lowest]
+    shares[~is_lowest] -= alone[rows[~is_lowest]]
+    sums = np.zeros_like(totals)
+    np.add.at(sums, rows, shares)
+    if np.abs(sums - totals).max() > _AGREE * max(1.0, np.abs(totals).max()):
+        raise MethodError(
+            f"{chosen} cannot be credited click by click: its credit for several clicks is not the sum of its credit "
+            "for each click; score its lists by another method"
+        )
+    return shares, number

@@ -238,8 +238,10 @@ class TallyCollector:
         if not composed:
             return About(*subject, "", "", "", None, True, scoring.examination)
         if composed == ONE_LIST:
-            return About(*subject, "", "", str(scoring.counting), None, True, scoring.examination)
+            values = scoring.counting.values
+            return About(*subject, "", "", str(scoring.counting), None, True, scoring.examination, values)
         rankers = len(design.rankers)
         method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
         is_linear = scoring.scheme_of(composed, rankers).form.linear
-        return About(*subject, method, scheme, str(scoring.counting), scoring.sessions, is_linear, scoring.examination)
+        values, events = scoring.counting.values, str(scoring.counting)
+        return About(*subject, method, scheme, events, scoring.sessions, is_linear, scoring.examination, values)

@@ -81,6 +81,12 @@ class LogOptions:
     window: float | None = _option(
         None, "count only events within this time after the list was shown", type=float, metavar="SECONDS"
     )
+    values: bool = _option(
+        False,
+        "count each event by its value, such as its revenue, times its weight",
+        TALLIES,
+        action="store_true",
+    )
     sessions: float | None = _option(
         None,
         "score impressions of one user together, as a session, if less time than this passes between them",
@@ -134,6 +140,10 @@ class LogOptions:
             yield DataError(f"by is {self.by!r}, one text; give a list of attributes, such as [{self.by!r}]")
         if self.sessions is not None and (self.by or not 0 < self.sessions < math.inf):
             yield DataError(f"sessions={self.sessions!r} takes seconds above 0, and cannot be split by attributes")
+        if self.values and self.sessions is not None:
+            yield DataError("values are added up by user, not by session; leave out sessions")
+        if self.values and self.credit is not None:
+            yield DataError("a click counts by its value or by learned credit, not by both; leave out one of the two")
         if wrong := [value for value in self.examination if not 0 < value < math.inf]:
             yield DataError(f"examination has {wrong[0]!r}; give a number above 0 for each rank, such as 1 0.6 0.4")
         if self.engine not in (None, *ENGINES):
@@ -149,7 +159,7 @@ class LogOptions:
         """Which events count."""
         from interleaf.decode import Counting
 
-        return Counting(self.events, self.dwell, self.first, self.window)
+        return Counting(self.events, self.dwell, self.first, self.window, self.values)
 
     @cached_property
     def exclusion(self) -> Exclusion:

@@ -76,6 +76,7 @@ class Task:
     def columns(self) -> tuple[str, ...]:
         dwell = ("events.dwell",) if self.scoring.counting.dwell is not None else ()
         needs = self.scoring.credit.needs if self.scoring.credit is not None else ()
+        needs = (*needs, "events.value") if self.scoring.counting.values else needs
         attributes = ("attributes",) if self.by or self.exclusion.attributes else ()
         return tuple(dict.fromkeys((*COLUMNS, *dwell, *needs, *attributes)))
 

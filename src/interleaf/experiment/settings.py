@@ -12,6 +12,7 @@ from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.limits import MAX_K
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
+from interleaf.methods.schemes import scheme_of
 from interleaf.stats.outlook import MARGIN
 
 MAX_TEXT = 200
@@ -199,7 +200,24 @@ class Experiment:
         "kinds of events that browsers may send with the token of an impression",
         ("click",),
     )
-    primary: str = _setting("Main event", Text(100), "the kind of event that the verdict is based on", "click")
+    values: tuple[str, ...] = _setting(
+        "Events with a value",
+        Several(Text(100), 0, 20),
+        "kinds of events whose value, such as revenue, is a metric of its own",
+        (),
+    )
+    value_cap: float | None = _setting(
+        "Largest value of a unit",
+        Optional(Number(1e-6, 1e12)),
+        "the total value of a unit counts up to this; null: up to the 99th percentile",
+        None,
+    )
+    primary: str = _setting(
+        "Main metric",
+        Text(120),
+        "what the verdict is based on: a kind of event, or 'value of' a kind",
+        "click",
+    )
     attribution: str = _setting(
         "Events without an impression",
         Choice(ATTRIBUTIONS),
@@ -298,8 +316,21 @@ class Experiment:
         if WEIGHTED in self.events:
             remedy = "this is the name of the sum of all kinds; give this kind another"
             raise ExperimentError("events", WEIGHTED, remedy)
-        if self.primary not in self.events:
-            raise ExperimentError("primary", self.primary, f"give one of the events, {listed(self.events)}")
+        for kind in self.values:
+            if kind not in self.events:
+                raise ExperimentError("values", kind, f"give kinds of events that count, such as {listed(self.events)}")
+        for kind in self.events:
+            if kind.startswith(VALUE_OF):
+                raise ExperimentError("events", kind, f"metrics of values begin with {VALUE_OF!r}; rename this kind")
+        offered = self.chosen.method.schemes_for(len(self.rankers))
+        if self.values and self.mode != ONE_LIST and not any(scheme_of(name).form.adds_up for name in offered):
+            raise ExperimentError(
+                "values", self.values, f"{self.method} has no scheme that adds up clicks; use another"
+            )
+        if self.value_cap is not None and not self.values:
+            raise ExperimentError("value_cap", self.value_cap, "name the kinds of events with a value (values)")
+        if self.primary not in self.metrics:
+            raise ExperimentError("primary", self.primary, f"give one of the metrics, {listed(self.metrics)}")
         if self.offset is not None and self.offset + self.share > 1 + 1e-9:
             raise ExperimentError("offset", self.offset, f"a share of {self.share:g} ends beyond 1 from there")
         if self.mode == AA and AA_SCHEME not in chosen.method.rankless_schemes:
@@ -328,15 +359,25 @@ class Experiment:
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """The metrics of a report with the weights of their events: the primary kind, each other kind, and the sum.
+        """The metrics of a report with the weights of their events, the primary one first, the sum of all kinds last.
 
         >>> weights = {"click": 1.0, "purchase": 5.0}
         >>> list(Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": weights}).metrics)
         ['click', 'purchase', 'weighted']
         """
-        kinds = sorted(self.events, key=lambda kind: kind != self.primary)
-        single = {kind: {kind: 1.0} for kind in kinds}
-        return single | {WEIGHTED: dict(self.events)} if len(kinds) > 1 else single
+        single = {kind: {kind: 1.0} for kind in self.events} | {
+            f"{VALUE_OF}{kind}": {kind: 1.0} for kind in self.values
+        }
+        in_order = {name: single[name] for name in sorted(single, key=lambda name: name != self.primary)}
+        return in_order | {WEIGHTED: dict(self.events)} if len(self.events) > 1 else in_order
+
+    def counts_values(self, metric: str) -> bool:
+        """Whether the events of a metric count by their values."""
+        return metric.startswith(VALUE_OF)
+
+    def secondary(self, metric: str) -> int:
+        """How many metrics there are beside the primary one; 0 for the primary one itself."""
+        return 0 if metric == self.primary else len(self.metrics) - 1
 
     @property
     def window(self) -> int:
@@ -348,10 +389,16 @@ class Experiment:
         """Rankers whose rankings are required to mix: some checks of the set-up need only the control's."""
         return (self.control,) if self.mode in (AA, LOSER) else self.rankers
 
-    @property
-    def scored_by(self) -> str | None:
-        """The scheme of the report. For an A/A test it is plain ownership: identical rankings tie in all others."""
-        return AA_SCHEME if self.mode == AA else self.scheme
+    def scheme_of(self, metric: str) -> str | None:
+        """The scheme of a report; None for the default one. For an A/A test it is plain ownership.
+
+        In an A/A test, identical rankings tie in all other schemes. Values need a scheme that adds up clicks.
+        """
+        if not self.counts_values(metric):
+            return AA_SCHEME if self.mode == AA else self.scheme
+        if self.mode == AA:
+            return AA_VALUE_SCHEME
+        return self.scheme if self.scheme is not None and scheme_of(self.scheme).form.adds_up else None
 
     @property
     def words(self) -> str:
@@ -373,7 +420,7 @@ class Experiment:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
 
-AA_SCHEME, WEIGHTED = "binary", "weighted"
+AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", "value of "
 # The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
 AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}

@@ -69,6 +69,7 @@ class EventStatus(Code):
     OTHER_KIND = "other_kind", "of another kind"
     NOT_FIRST = "not_first", "after the first"
     NO_TIME = "no_event_time", "without a time in ISO 8601"
+    NO_VALUE = "without_value", "without a value"
     UNMATCHED = "unmatched", "unmatched"
     UNPLACED = "unplaced", "of no experiment"
     FIXED_SLOT = "fixed_slot", "a fixed slot"

@@ -32,6 +32,11 @@ class SchemeForm:
     divides: bool
     takes_expected_sign: bool = False
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether a preference is the sum of what each click adds, so that a click can count by its value."""
+        return self.linear and not self.divides
+
 
 def difference(first: Any, second: Any, tolerance: Any) -> Any:
     return first - second

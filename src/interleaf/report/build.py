@@ -24,11 +24,12 @@ from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
 from interleaf.report.unmixed_lists import MEANING, compare_lists
 from interleaf.report.verdict import verdict
-from interleaf.report.weights import activity
+from interleaf.report.weights import ValueCap, activity
 from interleaf.stats import compare, ranking
 from interleaf.stats.looks import MAX_LOOKS
 from interleaf.tally import Fact, Tally
 from interleaf.tally.page_sums import CLICKED
+from interleaf.tally.score_sums import ONE
 
 POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
 
@@ -41,12 +42,13 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     if about.composed == ONE_LIST:
         result = compare_lists(tally, used)
     comparisons = result.comparisons if result else ()
-    active = activity(tally, int(scored.pairs.turn[0])) if scored else ()
+    cap = result.cap if result else None
+    active = activity(tally, int(scored.pairs.turn[0])) if scored and not cap else ()
     totals, shares = _totals(tally), slots(tally) if scored else ()
     checks = run_checks(CheckInput(tally, used, result, shares, find_text))
     counted = ("clicks" if about.events == "click" else "events") if result and not scored else ""
     is_by_unit = used.cluster == UNIT
-    notes = tuple(_notes(tally, settings, used))
+    notes = (*_notes(tally, settings), *_rule_notes(settings, used), *_value_notes(cap, settings))
     estimates = lifts(tally, settings.confidence, comparisons)
     return Report(
         experiment=about.experiment,
@@ -62,7 +64,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         correction=settings.correction,
         rule="anytime" if settings.look is None else "looks",
         look=settings.look,
-        verdict=verdict(comparisons, checks, settings, totals, active, estimates.lifts, counted),
+        verdict=verdict(comparisons, checks, settings, totals, active, estimates.lifts, counted, about.values),
         totals=totals,
         health=checks,
         comparisons=comparisons,
@@ -81,6 +83,8 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         lifts=estimates.lifts,
         examination=estimates.examination,
         margin=settings.margin,
+        value_cap=cap and cap.cap / ONE,
+        value_cut=cap and cap.cut,
     )
 
 
@@ -94,6 +98,13 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
     if settings.correction == MAX_T and settings.look != ONE_LOOK:
         problem = "the correction max_t holds for one look at a planned time"
         raise DataError(f"{problem}; give look=(1, 1), or use the correction holm")
+    if settings.secondary < 0:
+        raise DataError(f"secondary is {settings.secondary!r}; give the number of metrics beside the primary one")
+    if settings.cap is not None and not (tally.about.values and 0 < settings.cap < math.inf):
+        remedy = "give a number above 0, and count values (values=True)"
+        raise DataError(f"cap is {settings.cap!r}, with events that count as {tally.about.events!r}; {remedy}")
+    if tally.about.values and settings.cluster == UNIT_AND_QUERY:
+        raise DataError(f"values are added up by unit; leave out cluster={UNIT_AND_QUERY!r}")
     if not 0 < settings.margin < math.inf:
         remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
         raise DataError(f"the margin is {settings.margin!r}; {remedy}")
@@ -162,7 +173,18 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
     )
 
 
-def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
+def _value_notes(cap: ValueCap | None, settings: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
+    """A note on how values are counted, if they are."""
+    if cap is not None:
+        which = "the 99th percentile of units with an event" if settings.cap is None else "given"
+        yield (
+            NoteCode.VALUES,
+            f"Events count by their values. A unit's total counts up to {cap.cap / ONE:.6g} ({which}), so that a few "
+            f"large values do not decide; this cuts off {cap.cut:.1%} of all value. The estimate is a mean over units.",
+        )
+
+
+def _notes(tally: Tally, settings: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
     """Notes that a reader needs besides the numbers."""
     about, facts = tally.about, tally.facts
     left_out = [(f"{fact.text} {which}".strip(), n) for fact in LEFT_OUT for which, n in fact.details(facts).items()]
@@ -210,6 +232,16 @@ def _notes(tally: Tally, settings: ReportSettings, used: ReportSettings) -> Iter
         yield NoteCode.AB_TEST, MEANING
     elif not about.method:
         yield NoteCode.NO_INTERLEAVED_LISTS, "The log has no interleaved lists: arms are compared, rankers are not."
+
+
+def _rule_notes(settings: ReportSettings, used: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
+    """Notes on the rule by which the report decides."""
+    if settings.secondary:
+        yield (
+            NoteCode.SECONDARY,
+            f"The verdict of the experiment is that of its primary metric. This is one of {settings.secondary} other "
+            "metrics: intervals and adjusted p-values hold for all of these together.",
+        )
     if used != settings:
         yield (
             NoteCode.PLAN_STALLED,

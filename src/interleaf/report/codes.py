@@ -72,6 +72,8 @@ class NoteCode(StrEnum):
     UNUSABLE_EXAMPLE = "unusable_example"
     LEARNED_CREDIT = "learned_credit"
     SESSIONS = "sessions"
+    VALUES = "values"
+    SECONDARY = "secondary"
     NO_RANKS = "no_ranks"
     COUNTED_BY_OWNERS = "counted_by_owners"
     SEGMENTS = "segments"

@@ -43,21 +43,24 @@ from interleaf.report.rule import (
 from interleaf.report.weights import (
     PER_PERSON,
     QueryCells,
+    ValueCap,
     max_weight,
     units_with_event,
+    value_cap,
     weigh,
     weighted_sums,
     why_no_cells,
     with_queries,
 )
 from interleaf.stats import bootstrap, compare, sequence, signs
-from interleaf.stats.compare import Estimate, Interval, significance
+from interleaf.stats.compare import Estimate, Interval
 from interleaf.stats.ranking import pair_sums
 from interleaf.tally import About, Tally
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SINCE
 
 PREFERENCES = (VerdictCode.PREFERRED, VerdictCode.WORSE)
+BY_VALUE = "values are added up and cut by unit"
 NOT_BY_QUERY = "it is not computed if errors are clustered by query"
 
 
@@ -112,12 +115,14 @@ class ComparisonResult:
     sums: Array
     weights: Array
     means: Array
+    cap: ValueCap | None = None
 
 
 def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     """Compare all pairs. Without a control, the winner of a pair comes first."""
     pairs = RankerPairs.of(tally.about.rankers, settings.control)
-    voices, weights = weighted_sums(tally)
+    cap = value_cap(tally, settings.cap)
+    voices, weights = weighted_sums(tally, cap=cap and cap.cap)
     units = units_with_event(tally)
     decided = _decide_pairs(tally, pairs, voices, weights, units, settings)
     lost = np.array([one.interval is not None and one.interval[1] < 0 for one in decided.decisions])
@@ -136,7 +141,7 @@ def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
         strict=True,
     )
     comparisons = [_comparison(pairs.names(pair), totals, chain(*figures)) for pair, figures in enumerate(parts)]
-    return ComparisonResult(pairs, tuple(comparisons), voices, weights, decided.means)
+    return ComparisonResult(pairs, tuple(comparisons), voices, weights, decided.means, cap)
 
 
 class _Decided(NamedTuple):
@@ -225,6 +230,10 @@ def _other_voices(
     tally: Tally, pairs: RankerPairs, estimates: Sequence[Estimate], settings: ReportSettings, units: int
 ) -> Iterator[list[Figure]]:
     """Estimates per person and per search, and whether these two disagree."""
+    if tally.about.values:
+        names = "per_person_estimate", "per_person_interval", "per_search_estimate", "per_search_interval"
+        yield from [[(name, None, BY_VALUE) for name in names]] * len(estimates)
+        return
     voices, weights = weighted_sums(tally, PER_PERSON)
     sums = pairs.weighted_scores(voices, weights, tally.about.linear)
     per_person = compare.estimates(sums, weights, settings.confidence)
@@ -233,7 +242,7 @@ def _other_voices(
     for person, search, bounded in zip(per_person, per_search, estimates, strict=True):
         figures: list[Figure] = []
         for name, voice in (("per_person", person), ("per_search", search)):
-            interval, reason = interval_of(voice, max(units, 1), settings, significance(settings.confidence))
+            interval, reason = interval_of(voice, max(units, 1), settings, settings.alpha)
             figures.append((f"{name}_estimate", voice.value, voice.reason))
             if settings.cluster != UNIT:
                 interval, reason = None, NOT_BY_QUERY
@@ -246,6 +255,9 @@ def _other_voices(
 
 
 def _z_scores(tally: Tally, pairs: RankerPairs) -> Iterator[list[Figure]]:
+    if tally.about.values:
+        yield from [[(name, None, BY_VALUE) for name in ("z_score", "z_score_per_query")]] * len(pairs.first)
+        return
     clicked, sums = int(tally.scores.clicked.sum()), pairs.scores(tally.scores.sums, tally.about.linear)
     squares = tally.scores.squares[pairs.order] / ONE
     for total, square in zip(sums.sum(axis=0).tolist(), squares.tolist(), strict=True):
@@ -265,10 +277,10 @@ def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) 
     if not len(ends) or tally.until is None:
         return ()
     shown = np.cumsum(slices.clicked).tolist()
-    sums, weights = _history(tally, result.pairs)
+    sums, weights = _history(tally, result)
     since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
     units = np.maximum(slices.before_ends(since) << tally.units.level, 1)
-    levels = holm_levels([one.p_value for one in result.comparisons], significance(settings.confidence))
+    levels = holm_levels([one.p_value for one in result.comparisons], settings.alpha)
     points = []
     for pair in range(sums.shape[2]):
         first, second = result.pairs.names(pair)
@@ -285,13 +297,13 @@ def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) 
     return tuple(points)
 
 
-def _history(tally: Tally, pairs: RankerPairs) -> tuple[Array, Array]:
+def _history(tally: Tally, result: ComparisonResult) -> tuple[Array, Array]:
     """Sums `[slice, bucket, pair]` of the first pairs and weights `[slice, bucket]`, as of the end of each slice."""
-    sums, weights = [], []
+    sums, weights, cap = [], [], result.cap and result.cap.cap
     for units, clicked, columns in tally.slices.totals():
         present = int((clicked > 0).sum()) << tally.slices.cells.level
-        voices, weight = weigh(units, clicked, columns, max_weight(present))
-        sums.append(pairs.weighted_scores(voices, weight, tally.about.linear)[:, :MAX_PAIRS])
+        voices, weight = weigh(units, clicked, columns, max_weight(present), cap)
+        sums.append(result.pairs.weighted_scores(voices, weight, tally.about.linear)[:, :MAX_PAIRS])
         weights.append(weight)
     return np.array(sums), np.array(weights)
 
@@ -309,7 +321,8 @@ def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -
     estimates = {}  # of all pairs, by segment
     for key in sorted(tally.segments):
         own, clicked, columns = tally.segments.units_of(key)
-        sums, weights = weigh(own, clicked, columns, max_weight(len(own) << tally.segments.cells.level))
+        limit, cap = max_weight(len(own) << tally.segments.cells.level), result.cap and result.cap.cap
+        sums, weights = weigh(own, clicked, columns, limit, cap)
         voices = result.pairs.weighted_scores(sums, weights, tally.about.linear)
         estimates[key] = compare.estimates(voices, weights, settings.confidence)
     # The anytime interval depends on the number of all units; the units of a segment grow with them.

@@ -16,7 +16,7 @@ from interleaf.report.format import moment, signed, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
 from interleaf.report.rule import holm_levels, interval_of
 from interleaf.report.weights import QueryCells, why_no_cells
-from interleaf.stats.compare import Estimate, difference, estimate, significance
+from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm
 from interleaf.tally import Fact, Tally
 from interleaf.tally.evidence import CLICKS, EVENTS
@@ -172,7 +172,7 @@ def holds_without_query(data: CheckInput) -> CheckResult | None:
         return CheckResult(SKIPPED, reason or "no preference is shown")
     cells = QueryCells.of(tally)
     scores = result.pairs.scores(cells.sums, tally.about.linear)
-    levels = holm_levels([one.p_value for one in result.comparisons], significance(data.settings.confidence))
+    levels = holm_levels([one.p_value for one in result.comparisons], data.settings.alpha)
     results = []
     for place in shown:
         one = result.comparisons[place]

@@ -343,7 +343,11 @@ class Totals:
 
 @dataclass(frozen=True)
 class ReportData:
-    """All results of a report: the verdict, the health checks, and every number, or the reason why there is none."""
+    """All results of a report: the verdict, the health checks, and every number, or the reason why there is none.
+
+    If events count by their values, `value_cap` is the largest total of a unit that counts, and `value_cut` the share
+    of all value that it cuts off.
+    """
 
     experiment: str
     version: int
@@ -377,3 +381,5 @@ class ReportData:
     lifts: tuple[Lift, ...] = ()
     examination: tuple[Examination, ...] = ()
     margin: float | None = None
+    value_cap: float | None = None
+    value_cut: float | None = None

@@ -37,7 +37,9 @@ class ReportSettings:
     `holdout` is the planned share of units that see the control unchanged. `split` has the planned shares of A/B
     buckets, relative to each other; without it, they should be of equal size. `cluster` says for which queries the
     result holds: with `unit` for those of the log, with `unit_and_query` for similar queries. `margin` is the smallest
-    preference that matters: rankers whose interval is inside of it are alike.
+    preference that matters: rankers whose interval is inside of it are alike. `cap`: if events count by their values,
+    the largest total value of a unit that counts (default: the 99th percentile of units with an event). `secondary`: if
+    this is not the primary metric, the number of all other metrics; intervals and p-values hold for them together.
     """
 
     control: str | None = None
@@ -51,6 +53,18 @@ class ReportSettings:
     split: Mapping[str, float] | None = None
     cluster: str = UNIT
     margin: float = outlook.MARGIN
+    cap: float | None = None
+    secondary: int = 0
+
+    @property
+    def metrics(self) -> int:
+        """How many metrics share the significance level."""
+        return max(1, self.secondary)
+
+    @property
+    def alpha(self) -> float:
+        """The significance level of this metric."""
+        return significance(self.confidence) / self.metrics
 
 
 def without_stalled_plan(tally: Tally, settings: ReportSettings) -> ReportSettings:
@@ -99,7 +113,7 @@ def decide(
     """
     clock = np.maximum(np.broadcast_to(units, len(estimates)), 1)
     p_values, reasons = _p_values(estimates, clock, settings)
-    alpha = significance(settings.confidence)
+    alpha = settings.alpha
     if settings.correction == MAX_T and means is not None and len(means):
         adjusted = multiplicity.max_t(estimates, means)
         levels = _levels(p_values, adjusted, alpha)
@@ -108,7 +122,8 @@ def decide(
     decisions = []
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
-        figures = clip_to_possible(interval, most), p_values[place], adjusted[place]
+        shared = None if (one := adjusted[place]) is None else min(1.0, one * settings.metrics)
+        figures = clip_to_possible(interval, most), p_values[place], shared
         level = alpha / len(estimates)
         joint = interval if level == levels[place] else interval_of(estimate, int(clock[place]), settings, level)[0]
         statements = state(interval, joint, settings.margin)

@@ -9,15 +9,18 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.comparisons import ComparisonResult, RankerPairs
 from interleaf.report.model import UNIT, Comparison
 from interleaf.report.rule import HOLM, Decision, ReportSettings, decide
+from interleaf.report.weights import ValueCap, buckets_of, cut, value_cap
 from interleaf.stats.compare import Estimate, difference
 from interleaf.tally import Tally
 from interleaf.tally.page_sums import CLICKED, QUERIES, ArmSums
 from interleaf.tally.score_sums import ONE
-from interleaf.tally.units import ARMS
+from interleaf.tally.tally import MAX_ARMS
+from interleaf.tally.units import ARMS, SUMS
 
 DIFFERENT_PEOPLE = "each person sees the list of one ranker, so no list and no person can prefer one"
 NOT_COMPUTED = (
@@ -33,18 +36,19 @@ MEANING = (
 
 
 def compare_lists(tally: Tally, settings: ReportSettings) -> ComparisonResult:
-    """Compare all pairs by clicks per search. Without a control, the winner of a pair comes first."""
+    """Compare all pairs by clicks per search, or by values per unit. Without a control, a pair's winner comes first."""
     if settings.cluster != UNIT:
         raise DataError(f"errors of lists of {ONE_LIST} are clustered by unit; leave out cluster={settings.cluster!r}")
     pairs = RankerPairs.of(tally.about.rankers, settings.control)
     units = tally.units.count(_in_arms(tally))
     rule = replace(settings, correction=HOLM)
-    estimates = _differences(tally, pairs, settings)
+    cap = value_cap(tally, settings.cap)
+    estimates = _differences(tally, pairs, settings, cap)
     decisions = decide(estimates, units, rule)
     lost = np.array([one.interval is not None and one.interval[1] < 0 for one in decisions])
     if settings.control is None and lost.any():
         pairs = pairs.turned(lost)
-        estimates = _differences(tally, pairs, settings)
+        estimates = _differences(tally, pairs, settings, cap)
         decisions = decide(estimates, units, rule)
     arms = [tally.arms[name].measures for name in tally.about.rankers if name in tally.arms]
     totals = {
@@ -55,7 +59,7 @@ def compare_lists(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     parts = enumerate(zip(estimates, decisions, strict=True))
     comparisons = tuple(_comparison(pairs.names(pair), totals, *figures) for pair, figures in parts)
     none = np.zeros((0, len(comparisons)))
-    return ComparisonResult(pairs, comparisons, none, none, none)
+    return ComparisonResult(pairs, comparisons, none, none, none, cap)
 
 
 def _in_arms(tally: Tally) -> Array:
@@ -64,13 +68,22 @@ def _in_arms(tally: Tally) -> Array:
     return np.asarray(tally.units.rows[:, ARMS] & marks > 0)
 
 
-def _differences(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> tuple[Estimate, ...]:
-    """The difference in events per search of each pair."""
-    rankers, sums = tally.about.rankers, tally.scores.sums / ONE
-    searches = [tally.arms.get(name, ArmSums.empty()).measures[:, QUERIES] for name in rankers]
+def _differences(
+    tally: Tally, pairs: RankerPairs, settings: ReportSettings, cap: ValueCap | None
+) -> tuple[Estimate, ...]:
+    """The difference in events per search, or in values per unit, of each pair."""
+    sums = tally.scores.sums / ONE
+    counts = [tally.arms.get(name, ArmSums.empty()).measures[:, QUERIES] for name in tally.about.rankers]
+    if cap is not None:
+        units, rows = tally.units.unordered
+        buckets, columns = buckets_of(units), np.rint(cut(rows[:, SUMS:], cap.cap)) / ONE
+        sums = np.stack([np.bincount(buckets, column, BUCKETS) for column in columns.T], axis=1)
+        places = {name: number for number, name in enumerate(tally.arms)}
+        seen = [rows[:, ARMS] >> places.get(name, MAX_ARMS) & 1 for name in tally.about.rankers]
+        counts = [np.bincount(buckets, one, BUCKETS) for one in seen]
     estimates = []
     for pair, (first, second) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        both = sums[:, first], searches[first], sums[:, second], searches[second]
+        both = sums[:, first], counts[first], sums[:, second], counts[second]
         estimates.append(difference(*both, settings.confidence, pairs.names(pair)))
     return tuple(estimates)
 

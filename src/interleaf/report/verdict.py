@@ -23,13 +23,15 @@ def verdict(
     activity: Sequence[Activity] = (),
     lifts: Sequence[Lift] = (),
     counted: str = "",
+    by_value: bool = False,
 ) -> Verdict:
     """The verdict by the rule of the report. After a failed check, it is not trusted.
 
     If each person sees the list of one ranker, `counted` says what is compared: `clicks` or `events` per search.
+    `by_value`: events count by their values, per person.
     """
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
-    sentence, winner = _answer(comparisons, settings, totals, counted)
+    sentence, winner = _answer(comparisons, settings, totals, counted, by_value)
     if counted:
         sentence += f" This is an A/B test on {counted}: each person sees the list of one ranker."
     codes = _codes(comparisons, winner, settings, bool(failed))
@@ -103,7 +105,7 @@ def _next_step(
 
 
 def _answer(
-    comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals, counted: str
+    comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals, counted: str, by_value: bool
 ) -> tuple[str, str | None]:
     if not comparisons:
         dropped = " that could be used" if totals.dropped else ""
@@ -112,7 +114,8 @@ def _answer(
         return nothing, None
     if len(comparisons) > 1:
         return _of_many(comparisons, settings)
-    return _of_arms(comparisons[0], settings, counted) if counted else _of_two(comparisons[0], settings)
+    one = comparisons[0]
+    return _of_arms(one, settings, counted, by_value) if counted else _of_two(one, settings, by_value)
 
 
 def _without_events(totals: Totals) -> str:
@@ -134,7 +137,7 @@ def _without_events(totals: Totals) -> str:
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 
 
-def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]:
+def _of_two(one: Comparison, settings: ReportSettings, by_value: bool) -> tuple[str, str | None]:
     if one.clicked == 0:
         return "There are no clicks yet, so there is nothing to compare.", None
     if one.estimate == 0 and one.error is None:
@@ -150,24 +153,27 @@ def _of_two(one: Comparison, settings: ReportSettings) -> tuple[str, str | None]
     if one.estimate is None or one.interval is None:
         reason = one.reasons.get("interval", "")
         return f"It is too early to say which ranker people prefer: {reason}.", None
-    if within := _within_margin(one, settings):
+    per_person = f"the value credited to {one.first} minus that to {one.second}, per person with an event,"
+    gap = per_person if by_value else ""
+    if within := _within_margin(one, settings, gap):
         return within, one.winner
     if one.winner is None:
         return (
-            f"No difference between {one.first} and {one.second} is shown yet: the score is {signed(one.estimate)}, "
-            f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
+            f"No difference between {one.first} and {one.second} is shown yet: {gap or 'the score'} is "
+            f"{signed(one.estimate)}, and the data of {one.units:,} units allow anything from {span(one.interval)}."
         ), None
-    shares, sure = _shares(one, one.winner), _sure(one, settings)
+    shares, sure = _shares(one, one.winner), _sure(one, settings, gap)
     return f"People prefer {one.winner} to {one.loser}{shares}. Chance does not explain that: {sure}.", one.winner
 
 
-def _of_arms(one: Comparison, settings: ReportSettings, counted: str) -> tuple[str, str | None]:
+def _of_arms(one: Comparison, settings: ReportSettings, counted: str, by_value: bool) -> tuple[str, str | None]:
     """Two rankers, each shown to people of its own."""
     if one.clicked == 0:
         return f"There are no {counted} yet, so there is nothing to compare.", None
     if one.estimate is None or one.interval is None:
         return f"It is too early to say whose list gets more {counted}: {one.reasons.get('interval', '')}.", None
-    gap = f"the {counted} per search on lists of {one.first} minus those on lists of {one.second}"
+    per = "value per person" if by_value else f"{counted} per search"
+    gap = f"the {per} on lists of {one.first} minus those on lists of {one.second}"
     if within := _within_margin(one, settings, gap, "are"):
         return within, one.winner
     if one.winner is None:

@@ -8,6 +8,9 @@ over n units u with N_u impressions with an event and the sum S_u of their score
 a few heavy users decide. With w_u = 1 (one vote per person), an experiment needs up to twice as many people. A report
 shows both beside D. docs/statistics.md has the measurements behind the limit c.
 
+If events count by their values, D is the mean of S_u over units with an event. The few largest values would decide, so
+if the absolute sums of a unit for all rankers together exceed a cap, they are all reduced by the same factor.
+
 Errors clustered by unit and query: a tally has the sums S_uq of unit u in query q, and the number N_uq of its
 impressions with an event there, for a sample of units. N_u = sum_q N_uq, W = sum_u w_u is the sum of weights, of which
 W_q = sum_u w_u N_uq / N_u belong to query q:
@@ -38,6 +41,7 @@ from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import CLICKED, SUMS, unpack
 
 MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with many
+PERCENTILE = 0.99  # of the values of units with an event: the default cap
 PER_PERSON = 1  # the limit that gives each unit the same weight
 _BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that are also in the keys of cells
 
@@ -58,28 +62,69 @@ def units_with_event(tally: Tally) -> int:
     return tally.units.count(tally.units.rows[:, CLICKED] > 0)
 
 
-def weighted_sums(tally: Tally, limit: int | None = None) -> tuple[Array, Array]:
+def weighted_sums(tally: Tally, limit: int | None = None, cap: int | None = None) -> tuple[Array, Array]:
     """Weighted sums `[bucket, column]`, in units of 2^-24, and weights `[bucket]` of all units.
 
-    The weight of a unit is at most `limit` (default: `max_weight` of the tally's units).
+    The weight of a unit is at most `limit` (default: `max_weight` of the tally's units); or see `weigh` for `cap`.
     """
     units, rows = tally.units.unordered
     limit = max_weight(units_with_event(tally)) if limit is None else limit
-    return weigh(units, rows[:, CLICKED], rows[:, SUMS:], limit)
+    return weigh(units, rows[:, CLICKED], rows[:, SUMS:], limit, cap)
 
 
-def weigh(units: Array, clicked: Array, sums: Array, limit: int) -> tuple[Array, Array]:
+class ValueCap(NamedTuple):
+    """The largest total value of a unit that counts, in units of 2^-24, and the share of all value that it cuts off."""
+
+    cap: int
+    cut: float
+
+
+def value_cap(tally: Tally, cap: float | None) -> ValueCap | None:
+    """The given cap, or the 99th percentile of the units with an event; None if events do not count by their values."""
+    if not tally.about.values:
+        return None
+    rows = tally.units.rows[tally.units.rows[:, CLICKED] > 0]
+    totals = np.sort(np.abs(rows[:, SUMS:]).sum(axis=1))
+    if cap is None:
+        most = int(totals[math.ceil(PERCENTILE * len(totals)) - 1]) if len(totals) else 0
+    else:
+        most = round(cap * ONE)
+    whole = float(totals.sum())
+    return ValueCap(most, float(np.maximum(totals - most, 0).sum()) / whole if whole else 0.0)
+
+
+def cut(sums: Array, cap: int) -> Array:
+    """The sums of units by ranker, `[unit, ranker]`, reduced where their absolute values add up to more than the cap.
+
+    >>> cut(np.array([[3, 1], [30, -10]]), cap=20)
+    array([[  3.,   1.],
+           [ 15.,  -5.]])
+    """
+    totals = np.abs(sums).sum(axis=1, keepdims=True)
+    return np.asarray(sums * np.minimum(1.0, cap / np.maximum(totals, 1)))
+
+
+def buckets_of(units: Array) -> Array:
+    """The bucket of each unit."""
+    return np.asarray((units >> _BUCKET_SHIFT & _BUCKET_MASK).astype(np.int64))
+
+
+def weigh(units: Array, clicked: Array, sums: Array, limit: int, cap: int | None = None) -> tuple[Array, Array]:
     """The sums of units, each weighted by its impressions with an event, but at most by `limit`.
 
+    With a `cap`, each unit with an event has the same weight, and its sums are cut instead.
     Each unit's sum is rounded once to an integer, so the order of units does not matter.
 
     >>> sums, weights = weigh(np.zeros(2, np.uint64), np.array([2, 40]), np.array([[2], [-40]]), 10)
     >>> sums[0], int(weights[0])
     (array([-8]), 12)
     """
-    buckets = (units >> _BUCKET_SHIFT & _BUCKET_MASK).astype(np.int64)
+    buckets = buckets_of(units)
     weights = np.minimum(clicked, limit)
     visits = np.maximum(clicked, 1)
+    if cap is not None:
+        sums, weights = cut(sums, cap), np.minimum(clicked, 1)
+        visits = np.ones_like(clicked)
     total = np.empty((BUCKETS, sums.shape[1]), np.int64)
     for column in range(sums.shape[1]):
         total[:, column] = np.bincount(buckets, np.rint(sums[:, column] * weights / visits), BUCKETS)
@@ -166,6 +211,8 @@ def why_no_cells(tally: Tally) -> str:
     """Why errors of a tally cannot be clustered by query; '' if they can."""
     if tally.about.sessions is not None:
         return "sessions are not split by query"
+    if tally.about.values:
+        return "values are not split by query"
     with_query = int(tally.queries.rows[:, CLICKED].sum()) << tally.queries.level
     if with_query < MIN_KNOWN * int(tally.scores.clicked.sum()):
         return "the log has no queries" if not with_query else "many impressions with an event have no query"

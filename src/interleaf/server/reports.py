@@ -80,7 +80,9 @@ class Reports:
 
         try:
             reports = {
-                metric: report(with_lost(tally, apart, elsewhere, idle), report_settings_of(settings), find_text)
+                metric: report(
+                    with_lost(tally, apart, elsewhere, idle), report_settings_of(settings, metric), find_text
+                )
                 for metric, tally in tallies.items()
             }
         except InterleafError as error:

@@ -39,12 +39,12 @@ def task_of(settings: Experiment, version: int, metric: str) -> Task:
     click + 5 purchase
     """
     weights = {kind: weight for kind, weight in settings.metrics[metric].items() if weight}
-    scoring = Scoring(settings.scored_by, counting=Counting(weights))
+    scoring = Scoring(settings.scheme_of(metric), counting=Counting(weights, values=settings.counts_values(metric)))
     return Task(scoring, settings.by, experiment=settings.name, version=version)
 
 
-def report_settings_of(settings: Experiment) -> ReportSettings:
-    """The report settings of an experiment.
+def report_settings_of(settings: Experiment, metric: str | None = None) -> ReportSettings:
+    """The report settings of a metric of an experiment (default: the primary one).
 
     >>> report_settings_of(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "holdout": 0.1})).holdout
     0.1
@@ -54,6 +54,8 @@ def report_settings_of(settings: Experiment) -> ReportSettings:
         confidence=settings.confidence,
         planned_units=settings.planned_units,
         margin=settings.margin,
+        cap=settings.value_cap if settings.counts_values(metric or settings.primary) else None,
+        secondary=settings.secondary(metric or settings.primary),
         aa=settings.mode in (AA, RELABELLED),
         holdout=settings.holdout or None,
     )

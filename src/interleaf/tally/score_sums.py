@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from interleaf.decode.events import ONE as ONE
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import inline_kernel, kernel
@@ -25,7 +26,8 @@ class About:
 
     `composed` is the method of the interleaved lists, or `one_list` ('' if there are none). `method` is the method that
     scored them, '' if nothing was scored. `events` is empty if there is no comparison.
-    `examination` is the given examination of the ranks from the top, empty if it is estimated.
+    `examination` is the given examination of the ranks from the top, empty if it is estimated. `values`: events count
+    by their values.
     """
 
     experiment: str
@@ -38,6 +40,7 @@ class About:
     sessions: float | None
     linear: bool
     examination: tuple[float, ...] = ()
+    values: bool = False
 
     @property
     def is_comparison(self) -> bool:
@@ -45,7 +48,6 @@ class About:
         return bool(self.events)
 
 
-ONE = 2**24
 _TOLERANCE = TOLERANCE
 
 
@@ -69,12 +71,13 @@ class ScoreSums(NamedTuple):
         sums = np.zeros((BUCKETS, rankers if linear else pairs), np.int64)
         return cls(one[0], one[1], sums, by_pair[0], by_pair[1], by_pair[2], np.zeros(1, np.int64))
 
-    def add(self, buckets: Array, clicked: Array, columns: Array, linear: bool, owners: Array | None = None) -> None:
-        """Add rows: columns are credit by ranker, or scores by pair.
+    def add(self, buckets: Array, clicked: Array, columns: Array, about: About, owners: Array | None = None) -> None:
+        """Add rows: columns are credit by ranker, or scores by pair. Squares of values are too large to be added.
 
         Wins and losses are counted by the credit `owners[row, ranker]` if it is given; NaN: not known.
         """
-        _add(buckets, clicked, columns, linear, self)
+        linear = about.linear
+        _add(buckets, clicked, columns, linear, not about.values, self)
         _count_sides(clicked, *((columns, linear) if owners is None else (owners, True)), self)
 
     def reordered(self, order: Sequence[int], linear: bool) -> ScoreSums:
@@ -107,7 +110,7 @@ def reordered_columns(sums: Array, order: Sequence[int], linear: bool) -> Array:
 
 
 @kernel
-def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: ScoreSums) -> None:
+def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, with_squares: bool, into: ScoreSums) -> None:
     for row in range(len(buckets)):
         bucket = buckets[row]
         into.impressions[bucket] += 1
@@ -116,6 +119,8 @@ def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, into: Sco
         into.clicked[bucket] += 1
         for column in range(columns.shape[1]):
             into.sums[bucket, column] += fixed(columns[row, column])
+        if not with_squares:
+            continue
         if not linear:
             for pair in range(columns.shape[1]):
                 into.squares[pair] += fixed(columns[row, pair] ** 2)

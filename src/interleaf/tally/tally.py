@@ -132,7 +132,7 @@ class Tally:
         arm: str = INTERLEAVED,
     ) -> None:
         """Add scores of impressions or of sessions, and the credit of the drawn owners if wins are counted by it."""
-        self.scores.add(buckets.buckets(unit), clicked, columns, self.about.linear, owners)
+        self.scores.add(buckets.buckets(unit), clicked, columns, self.about, owners)
         self.slices.add(time, unit, clicked, columns)
         self.units.add(unit, self.number_of(arm), time, clicked, columns)
 

@@ -29,12 +29,18 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     >>> analysis(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "by": ["device"]}), 1, "click")
     'interleaf analyze shoes-1.parquet --control a --events click --by device'
     """
-    read, usual = report_settings_of(settings), Experiment.of({"name": settings.name, "rankers": settings.rankers})
+    read, usual = (
+        report_settings_of(settings, metric),
+        Experiment.of({"name": settings.name, "rankers": settings.rankers}),
+    )
     words = [endpoints.export_name(settings, version), "--control", settings.control, "--events"]
     weights = settings.metrics[metric].items()
     words += [kind if weight == 1 else f"{kind}={weight!r}" for kind, weight in weights if weight]
-    if settings.scored_by is not None:
-        words += ["--scheme", settings.scored_by]
+    if (scheme := settings.scheme_of(metric)) is not None:
+        words += ["--scheme", scheme]
+    words += ["--values"] if settings.counts_values(metric) else []
+    words += [] if read.cap is None else ["--cap", repr(read.cap)]
+    words += ["--secondary", str(read.secondary)] if read.secondary else []
     for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units"), ("--margin", "margin")):
         if getattr(settings, name) != getattr(usual, name):
             words += [option, str(getattr(settings, name))]

@@ -22,7 +22,7 @@ GROUPS = {
     "Rankers and method": ("name", "rankers", "control", "method", "scheme", "k"),
     "Notes": NOTES,
     "Traffic": ("share", "lane", "offset", "holdout"),
-    "Events": ("events", "browser_events", "primary", "attribution", "window_minutes"),
+    "Events": ("events", "browser_events", "values", "value_cap", "primary", "attribution", "window_minutes"),
     "Analysis settings": ("planned_units", "confidence", "margin", "mode", "by"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }

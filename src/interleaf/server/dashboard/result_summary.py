@@ -90,7 +90,7 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
             continue
         others = {frozenset((pair.first, pair.second)): pair for pair in against.comparisons}
         for pair in report.comparisons:
-            better = _favoured(pair, settings.events[one])
+            better = _favoured(pair, settings.events.get(one, 1.0))
             worse = _favoured(others.get(frozenset((pair.first, pair.second))), settings.events.get(other, 1.0))
             if better is not None and worse is not None and better != worse:
                 by = "all kinds together, weighted," if other == WEIGHTED else names[other]
@@ -140,9 +140,9 @@ def _row(metric: str, is_first: bool, pair: Comparison, names: Names, settings: 
 
 def _weights(metric: str, settings: Experiment, names: Names) -> str:
     """A note: the weights of the weighted metric, or that the verdict is based on this metric."""
-    if metric not in settings.events:
+    if metric == WEIGHTED:
         return " + ".join(f"{weight:g} × {names[kind]}" for kind, weight in settings.events.items())
-    return "the verdict is based on this" if metric == settings.primary and len(settings.events) > 1 else ""
+    return "the verdict is based on this" if metric == settings.primary and len(settings.metrics) > 1 else ""
 
 
 def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
