@@ -31,7 +31,7 @@ def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
     }
     differences = [one for metrics in measured.values() for _, one in metrics if one is not None]
     # All differences are corrected together, apart from the comparisons of rankers.
-    decisions = iter(decide(differences, tally.units.count(), replace(settings, correction=HOLM)))
+    decisions = iter(decide(differences, tally.units.count(), replace(settings, correction=HOLM, secondary=0)))
     arms = []
     for name, pairs in measured.items():
         metrics = []

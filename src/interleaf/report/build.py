@@ -46,7 +46,8 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     active = activity(tally, int(scored.pairs.turn[0])) if scored and not cap else ()
     totals, shares = _totals(tally), slots(tally) if scored else ()
     checks = run_checks(CheckInput(tally, used, result, shares, find_text))
-    counted = ("clicks" if about.events == "click" else "events") if result and not scored else ""
+    counted = "value" if about.values else "clicks" if about.events == "click" else "events"
+    counted = "" if scored or not result else counted
     is_by_unit = used.cluster == UNIT
     notes = (*_notes(tally, settings), *_rule_notes(settings, used), *_value_notes(cap, settings))
     estimates = lifts(tally, settings.confidence, comparisons)
@@ -229,7 +230,7 @@ def _notes(tally: Tally, settings: ReportSettings) -> Iterator[tuple[NoteCode, s
             "them together.",
         )
     if about.composed == ONE_LIST:
-        yield NoteCode.AB_TEST, MEANING
+        yield NoteCode.AB_TEST, MEANING.format("value per person" if about.values else "clicks per search")
     elif not about.method:
         yield NoteCode.NO_INTERLEAVED_LISTS, "The log has no interleaved lists: arms are compared, rankers are not."
 

@@ -29,9 +29,9 @@ NOT_COMPUTED = (
     *("unit_wins", "unit_losses", "unit_sign_test_p_value", "z_score", "z_score_per_query"),
 )
 MEANING = (
-    "Each person sees the list of one ranker, drawn by chance (one_list). The verdict is an A/B test on clicks per "
-    "search, with errors clustered by unit; it is not interleaving, and needs more people. An estimate is the "
-    "difference in clicks per search. Wins and losses, segments, the history and checks of mixed lists are left out."
+    "Each person sees the list of one ranker, drawn by chance (one_list). The verdict is an A/B test on {0}, "
+    "with errors clustered by unit; it is not interleaving, and needs more people. An estimate is the "
+    "difference in {0}. Wins and losses, segments, the history and checks of mixed lists are left out."
 )
 
 
