@@ -19,6 +19,7 @@ from benchmarks import (
     queries,
     rules,
     schemes,
+    values,
     watching,
 )
 from benchmarks.people import BOUNDED, PER_SEARCH
@@ -225,6 +226,18 @@ def margins_when_watched(effort: Effort, seed: int) -> Iterator[Row]:
                         yield Row(claim, world, f"{units:,}", *AT_MOST, count, effort.few)
 
 
+def values_covered(effort: Effort, seed: int) -> Iterator[Row]:
+    """How often the interval of one look has the truth in it if events count by their values."""
+    for world in values.WORLDS if effort is FULL else values.WORLDS[::3]:
+        for users in (300, 3_000):
+            for is_given in (True, False):
+                runs = effort.runs if users == 300 else effort.few
+                found = values.covered(world, users, is_given, runs, seed)
+                rule = "a given cap" if is_given else "a cap at the 99th percentile"
+                claim = f"one look covers the value per person, with {rule}"
+                yield Row(claim, world.name, f"{users:,}", 0.94, 0.96, found, runs, False)
+
+
 def clustered_by_query(effort: Effort, seed: int) -> Iterator[Row]:
     """Queries that repeat by Zipf's law: about these queries by unit, about queries like these by unit and query."""
     for world in queries.WORLDS:
@@ -341,6 +354,7 @@ CLAIMS: list[Claim] = [
     many_rankers,
     segments,
     margins_when_watched,
+    values_covered,
     clustered_by_query,
     planned_power,
     planned_methods,
