@@ -1,10 +1,11 @@
 """Examination and lift against worlds whose clicks on each ranker alone are known."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from benchmarks.exposure import CURVES, ExposureWorld
-from interleaf import analyze, tally_log
+from interleaf import analyze, simulate, tally_log
 from interleaf.report.report import Report
 from interleaf.report.text import to_text
 from interleaf.stats.lift import NoLift
@@ -110,6 +111,40 @@ def test_too_few_clicks_users_or_ranks_are_codes() -> None:
     assert analyze(one_user).lifts[0].code == NoLift.FEW_USERS
     assert analyze(log.drop_columns(["unshown_ranks"])).lifts[0].code == NoLift.NO_RANKS
     assert analyze(world.log(rng, 300, "balanced")).lifts[0].code == NoLift.METHOD
+
+
+def test_lists_that_the_lift_cannot_use_are_named_and_too_many_withhold_it() -> None:
+    rankings = np.random.default_rng(1).permuted(np.tile(np.arange(24), (20, 2, 1)), axis=2)
+    flat, rng = ExposureWorld(rankings, np.full((20, 24), 0.2), np.ones(24)), np.random.default_rng(2)
+    deep = analyze(flat.log(rng, 300, "competitive_pairs", 24)).lifts[0]
+    assert (deep.lift, deep.code, deep.reason) == (None, NoLift.TOO_LONG, "lists are longer than 20 documents")
+    world, rng = world_of(7, "1 / rank")
+    log = world.log(rng, 3000, "competitive_pairs")
+    short = analyze(log, examination=[1.0, 0.5]).lifts[0]
+    assert (short.lift, short.code) == (None, NoLift.TOO_LONG)
+    assert short.reason == "lists are longer than the given examination of 2 ranks"
+    ranks = log["unshown_ranks"].to_pylist()
+    for missing, code in ((1_200, ""), (1_800, NoLift.NO_RANKS)):
+        column = pa.array([None] * missing + ranks[missing:], log.schema.field("unshown_ranks").type)
+        report = analyze(log.set_column(log.column_names.index("unshown_ranks"), "unshown_ranks", column))
+        assert report.lifts[0].code == code
+        assert ("lift_left_out" in report.note_codes) == (not code)
+        if not code:
+            note = report.notes[report.note_codes.index("lift_left_out")]
+            assert note == "The lift uses 1,800 of 3,000 lists. Left out: 1,200 without ranks of unshown documents."
+
+
+def test_the_printed_report_says_the_lift_of_many_rankers_and_why_there_is_none() -> None:
+    world, rng = world_of(7, "1 / rank")
+    few = to_text(analyze(world.log(rng, 100, "competitive_pairs")))
+    assert "How many more clicks A would get than B if it were live is not known: to learn how likely" in few
+    people = simulate.People(units=800)
+    many = simulate.World(simulate.synthetic(60, 12, 5, seed=1), [1, 3, 5], people, "competitive_pairs", seed=3)
+    report = analyze(next(iter(many.batches(units=800))), control="A")
+    known = [one for one in report.lifts if one.second == "A" and one.lift is not None]
+    assert len(known) == 2
+    for one in known:
+        assert f"If {one.first} were live in place of A: {100 * (one.lift or 0):+.1f} %" in to_text(report)
 
 
 def test_the_order_of_rankers_and_parts_of_the_log_do_not_matter() -> None:

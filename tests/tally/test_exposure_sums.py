@@ -12,7 +12,7 @@ from interleaf.kernels.arrays import exactly
 from interleaf.kernels.jit import plain
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.tally import Tally
-from interleaf.tally.exposure_sums import MAX_RANKS, POWERS
+from interleaf.tally.exposure_sums import LEFT_OUT, MAX_RANKS, POWERS
 from interleaf.tally.score_sums import ONE
 from tests.oracles import exposure
 from tests.support.worlds import EXACT_SPECS, oracle_of, shown_of, worlds_of
@@ -96,7 +96,7 @@ def test_values_of_clicks_are_the_oracle_s(spec: str) -> None:
         np.testing.assert_allclose(sums.values[:, curve].sum(axis=0) / ONE, truth, rtol=1e-6)
         np.testing.assert_allclose(sums.ranked[curve].sum(axis=1), sums.values[:, curve].sum(axis=0), rtol=1e-6)
     assert sums.lists.sum() == 60
-    assert sums.unknown[0] == 0
+    assert not sums.left_out.any()
 
 
 def test_slopes_are_derivatives_by_log_examination() -> None:
@@ -118,14 +118,20 @@ def test_the_share_of_documents_that_can_be_shown_is_counted() -> None:
     assert tops[:, :2].tolist() == [[[10, 10], [10, 0]], [[10, 10], [10, 0]]]
 
 
-def test_longer_lists_than_the_limit_or_the_given_examination_are_counted_as_unknown() -> None:
+def left_out(log: Any, **options: Any) -> dict[str, int]:
+    return dict(zip(LEFT_OUT, tally_log(log, **options).exposure.left_out.tolist(), strict=True))
+
+
+def test_lists_that_are_left_out_are_counted_by_the_reason() -> None:
     rankings = np.arange(2 * (MAX_RANKS + 1)).reshape(1, 2, -1)
     world = ExposureWorld(rankings, np.full((1, 60), 0.5), np.ones(60))
     log = world.log(np.random.default_rng(1), 10, "competitive_pairs", MAX_RANKS + 1)
-    assert tally_log(log).exposure.unknown[0] == 10
+    assert left_out(log) == {"no_ranks": 0, "too_long": 10, "impossible": 0}
     short = world.log(np.random.default_rng(1), 10, "competitive_pairs", 3)
-    assert tally_log(short, examination=[1, 0.5]).exposure.unknown[0] == 10
-    assert tally_log(short).exposure.unknown[0] == 0
+    assert left_out(short, examination=[1, 0.5]) == {"no_ranks": 0, "too_long": 10, "impossible": 0}
+    assert left_out(short) == {"no_ranks": 0, "too_long": 0, "impossible": 0}
+    without = short.drop_columns(["unshown_ranks"])
+    assert left_out(without) == {"no_ranks": 10, "too_long": 0, "impossible": 0}
 
 
 def test_tallies_with_other_examination_do_not_add_and_a_file_keeps_it(tmp_path: Any) -> None:

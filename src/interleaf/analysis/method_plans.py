@@ -103,8 +103,8 @@ class MethodPlans:
         clicks = "as in the log" if self.is_log else "at the given rates"
         tastes = f", and people's lasting tastes differ by {self.taste_spread:.2g}" if self.taste_spread else ""
         head = (
-            f"People needed to show that {second} would get {self.lift:+.1%} clicks against {first}, with a power of "
-            f"{self.power:.0%} at a confidence of {self.confidence:.4g}:"
+            f"People needed to show that people prefer {second}, if its own list would get {self.lift:+.1%} clicks "
+            f"against {first}, with a power of {self.power:.0%} at a confidence of {self.confidence:.4g}:"
         )
         lines = [head, "", str(self.table()), ""]
         marked = "the method and scheme of the log" if self.is_log else "the method and scheme to compare with"

@@ -104,8 +104,8 @@ class TiltedWorld:
                 return float(brentq(excess, before, after, xtol=1e-5))
             most = value if abs(value) < abs(most) else most
         raise DataError(
-            f"the rankings are too alike for a lift of {self.lift:+.1%}: however much better the documents of one of "
-            f"them are, these people click at most {most + self.lift:+.1%}; give a smaller lift"
+            f"a lift of {self.lift:+.1%} cannot be planned for: however much better the documents are that the second "
+            f"ranker puts higher, these people click at most {most + self.lift:+.1%} more; give a smaller lift"
         )
 
     def clicks_alone(self, ranker: int, tilt: float) -> float:

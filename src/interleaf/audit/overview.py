@@ -37,7 +37,7 @@ class Overview:
 
     def __str__(self) -> str:
         notes: list[str] = []
-        header = ("method", "considerate", "fair", "Pareto", "fidelity", "reusable", "source")
+        header = ("method", "considerate", "fair", "Pareto", "reusable", "source")
         table = Table("methods", "", header, tuple(tuple(_row(check, notes)) for check in self.checks))
         return "\n".join([str(table), "", _LEGEND, "", *notes])
 
@@ -46,7 +46,7 @@ _LEGEND = """\
 considerate: no document is shown above the best rank any ranker gave it
 fair:        clicks that depend on the rank only prefer nobody, on average over the lists that the method draws
 Pareto:      a ranker with every relevant document at least as high as all others, and one higher, is preferred
-fidelity:    fair and Pareto (O17);  reusable: every list can be shown, so old logs can be reweighted
+reusable:    every list can be shown, so old logs can be reweighted
 Proved by enumerating the serving kernels on all small worlds of rankings (Pareto: for several ways to click);
 [n]: the smallest counterexample, below."""
 
@@ -85,7 +85,6 @@ def _row(check: MethodAudit, notes: list[str]) -> Iterator[str]:
     yield _mark(claims.fair, "fair", check, check.fair, notes, signs)
     at_cut = "Pareto-faithful if people may click on the last shown rank"
     yield _mark(claims.pareto, "Pareto-faithful", check, check.pareto, notes, {at_cut: check.pareto_at_cut})
-    yield MARKS[None if claims.fair is None or claims.pareto is None else claims.fair and claims.pareto]
     yield MARKS[claims.reusable]
     yield resolve(check.method).method.paper
 

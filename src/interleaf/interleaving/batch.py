@@ -84,20 +84,26 @@ def preferences(
 ) -> Array:
     """The preference of each pair of rankers, `[row, ranker, ranker]`; the cost grows with their square."""
     rows, rankers, _ = impressions.ranks.shape
-    matrices = np.zeros((rows, rankers, rankers))
     kernel, settings = chosen.method.kernels.expected_sign_batch, _settings(chosen, impressions)
     if not scheme.form.takes_expected_sign or kernel is None:
         columns = score_columns(scheme.form, *credit_known(chosen, scheme, impressions, counts, clicks, threads))
-        first, second = pairs(rankers)
-        values = columns[:, first] - columns[:, second] if scheme.form.linear else columns
-        matrices[:, first, second], matrices[:, second, first] = values, 0 - values
-        return matrices
+        return _matrices(scheme, columns, rankers)
+    matrices = np.zeros((rows, rankers, rankers))
 
     def run(part: slice) -> None:
         some = Impression(*(array[part] for array in impressions))
         kernel(some, counts[part], clicks[part], matrices[part], _own(settings))
 
     _in_threads(run, rows, threads)
+    return matrices
+
+
+def _matrices(scheme: Scheme, columns: Array, rankers: int) -> Array:
+    """Scores by ranker or by pair as preferences `[row, ranker, ranker]`."""
+    matrices = np.zeros((len(columns), rankers, rankers))
+    first, second = pairs(rankers)
+    values = columns[:, first] - columns[:, second] if scheme.form.linear else columns
+    matrices[:, first, second], matrices[:, second, first] = values, 0 - values
     return matrices
 
 
@@ -247,9 +253,12 @@ def credit_batch(
     named = chosen.scheme(scheme, shown.ranks.shape[1])
     impressions = impressions_of(shown, [named])
     credits, credited = credit_known(chosen, named, impressions, shown.counts, clicked, threads)
+    if named.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
+        preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
+    else:
+        preference = _matrices(named, score_columns(named.form, credits, credited), credits.shape[1])
     if named.form.divides:
         credits /= np.maximum(credited, 1)[:, None]
-    preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
     return BatchOutcome(credits, preference, named.name)
 
 

@@ -171,6 +171,8 @@ class ResolvedMethod:
             form, _, variant = name.partition("_")
             is_known = form in FORMS and variant in VARIANTS
             problem = f"{self.method.name} does not offer scheme {name!r}" if is_known else f"unknown scheme {name!r}"
+            if is_known and not FORMS[form].linear and variant in self.method.needs_by_variant:
+                problem += ", because the sign of credit that is averaged over owners is not fair"
             raise SchemeError(f"{problem}; {self.method.name} offers {suggest(name, offered)}")
         return scheme_of(name or offered[0])
 

@@ -17,7 +17,7 @@ from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
 from interleaf.report.counts import counted_by
 from interleaf.report.health import run_checks
-from interleaf.report.lifts import lifts
+from interleaf.report.lifts import lifts, say_left_out
 from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
 from interleaf.report.report import Report
@@ -49,8 +49,10 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     counted = "value" if about.values else "clicks" if about.events == "click" else "events"
     counted = "" if scored or not result else counted
     is_by_unit = used.cluster == UNIT
-    notes = (*_notes(tally, settings), *_rule_notes(settings, used), *_value_notes(cap, settings))
     estimates = lifts(tally, settings.confidence, comparisons)
+    notes = (*_notes(tally, settings), *_rule_notes(settings, used), *_value_notes(cap, settings))
+    if any(one.lift is not None for one in estimates.lifts) and (left_out := say_left_out(tally)):
+        notes = (*notes, (NoteCode.LIFT_LEFT_OUT, left_out))
     return Report(
         experiment=about.experiment,
         version=about.version,

@@ -74,6 +74,7 @@ class NoteCode(StrEnum):
     SESSIONS = "sessions"
     VALUES = "values"
     SECONDARY = "secondary"
+    LIFT_LEFT_OUT = "lift_left_out"
     NO_RANKS = "no_ranks"
     COUNTED_BY_OWNERS = "counted_by_owners"
     SEGMENTS = "segments"

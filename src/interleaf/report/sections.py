@@ -17,6 +17,7 @@ from interleaf.tables import Table
 
 MAX_ROWS = 40
 MAX_FOLLOWED = 6  # pairs over time
+MAX_LIFTS = 10  # sentences of a brief report
 
 Thing = TypeVar("Thing")
 Labelled = tuple[str, Comparison]
@@ -175,16 +176,22 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
 
 def comparisons(report: ReportData, names: Names, brief: bool = False) -> Section:
     """The table of comparisons; in brief, as much of it as fits a terminal."""
-    pairs = shown(report)
-    if brief and report.standing is not None:  # only those with the control, or else with the leader
-        centre = report.control or report.standing.strengths[0].ranker
-        pairs = tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))[:MAX_ROWS] or pairs
+    pairs = _brief_pairs(report) if brief else shown(report)
     rows = [(pair_label(pair, names), pair) for pair in pairs]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
     words = say_left_out("Shown are", len(rows), len(report.comparisons), "comparisons")
     grid = comparison_grid(report, model.BRIEF if brief else model.MAIN, "comparisons", "", rows)
     return _section("comparisons", "Comparisons", words, [grid], names, folded=False)
+
+
+def _brief_pairs(report: ReportData) -> tuple[Comparison, ...]:
+    """The pairs of a brief report: of many rankers only those with the control, or else with the leader."""
+    pairs = shown(report)
+    if report.standing is None:
+        return pairs
+    centre = report.control or report.standing.strengths[0].ranker
+    return tuple(pair for pair in report.comparisons if centre in (pair.first, pair.second))[:MAX_ROWS] or pairs
 
 
 def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
@@ -199,7 +206,8 @@ def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
     if lift.bounds is not None:
         low, high = lift.bounds
         sentence += (
-            f" With what the lists never showed, it may be anything from {100 * low:+.1f} to {100 * high:+.1f} %."
+            " It may be anything from "
+            f"{100 * low:+.1f} to {100 * high:+.1f} %, because the mixed lists never show a part of its own list."
         )
     winner = report.verdict.winner
     if winner is None or not report.verdict.trusted or not lift.is_loss_of(winner):
@@ -226,8 +234,10 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         return None
     what = _events_word(report)
     if brief:
-        every = [say_lift(one, report, names) for one in report.lifts if one.lift is not None]
-        return Section("lift", "If it were live", tuple(every)) if len(report.lifts) == len(every) == 1 else None
+        pairs = {(pair.first, pair.second) for pair in _brief_pairs(report)}
+        some = [one for one in report.lifts if (one.first, one.second) in pairs]
+        known = [one for one in some if one.lift is not None][:MAX_LIFTS]
+        return Section("lift", "If it were live", tuple(say_lift(one, report, names) for one in known or some[:1]))
     words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
     if any(one.lift is not None for one in report.lifts):
         others = "people see it on average" if report.method == ONE_LIST else "the interleaved lists show it"

@@ -29,6 +29,8 @@ class NoLift(Code):
 
     METHOD = "method", "it is not known how likely {} puts a document at a rank"
     NO_RANKS = "no_ranks", "the log lacks ranks of unshown documents (column unshown_ranks) or rankings"
+    TOO_LONG = "too_long", "lists are longer than {}"
+    IMPOSSIBLE = "impossible", "for most lists, it is not known how likely the method puts a document at a rank"
     FEW_USERS = "few_users", "the clicks come from too few users"
     FEW_CLICKS = (
         "few_clicks",

@@ -30,10 +30,14 @@ from interleaf.tally.score_sums import fixed
 GROUPS = 64  # of users, for errors
 MAX_RANKS = 20  # longer lists are not counted
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0)
+# Why a list is not counted: ranks of unshown documents are missing; it is longer than the examination that is given, or
+# than `MAX_RANKS`; or the method cannot give it, or does not tell its probabilities.
+LEFT_OUT = NO_RANKS, TOO_LONG, IMPOSSIBLE = "no_ranks", "too_long", "impossible"
+_IMPOSSIBLE = LEFT_OUT.index(IMPOSSIBLE)
 
 
 class ExposureSums(NamedTuple):
-    """`lists[group]`: lists that are counted; `unknown[0]`: lists that are not.
+    """`lists[group]`: lists that are counted; `left_out[why]`: lists that are not, in the order of `LEFT_OUT`.
 
     `values[group, curve, ranker]`: values of clicks, and `slopes[.., rank]`: their derivatives by log examination.
     `moves[group, rank, which]`: clicks at a rank (0) and at the next one (1) on documents that can stand at both, each
@@ -43,7 +47,7 @@ class ExposureSums(NamedTuple):
     """
 
     lists: Array
-    unknown: Array
+    left_out: Array
     values: Array
     slopes: Array
     moves: Array
@@ -56,7 +60,7 @@ class ExposureSums(NamedTuple):
         shape = GROUPS, len(curves_of(examination)), rankers
         return cls(
             np.zeros(GROUPS, np.int64),
-            np.zeros(1, np.int64),
+            np.zeros(len(LEFT_OUT), np.int64),
             np.zeros(shape, np.int64),
             np.zeros((*shape, MAX_RANKS), np.int64),
             np.zeros((GROUPS, MAX_RANKS, 2), np.int64),
@@ -72,8 +76,11 @@ class ExposureSums(NamedTuple):
             return
         curves = curves_of(examination)
         longest = np.count_nonzero(curves[0])
-        usable = decoded.has["ranks"] & decoded.has["lengths"] & decoded.has["unshown_ranks"]
-        usable &= (decoded.counts > 0) & (decoded.counts <= longest)
+        is_known = decoded.has["ranks"] & decoded.has["lengths"] & decoded.has["unshown_ranks"]
+        is_short = (decoded.counts > 0) & (decoded.counts <= longest)
+        usable = is_known & is_short
+        self.left_out[LEFT_OUT.index(NO_RANKS)] += int((~is_known).sum())
+        self.left_out[LEFT_OUT.index(TOO_LONG)] += int((is_known & ~is_short).sum())
         settings = chosen.method.kernels.settings((1,), chosen.parameters, False)
         groups = buckets // (BUCKETS // GROUPS)
         add_lists = _add_lists(chosen.method.kernels.place, chosen.method.drawn_by_unit)
@@ -128,8 +135,8 @@ def _add_lists(place: Any, checks_all: bool) -> Any:
                     _add_values(lists, row, clicked[row], groups[row], chances, curves, into)
             if is_known:
                 into.lists[groups[row]] += 1
-            else:
-                into.unknown[0] += 1
+            elif usable[row]:
+                into.left_out[_IMPOSSIBLE] += 1
 
     return kernel_around(place, add_lists)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from interleaf.tally.tally import Tally
     from interleaf.tally.units import Sample, UnitSums
 
-VERSION = 6
+VERSION = 7
 
 
 def save(tally: Tally, path: str | Path) -> None:
