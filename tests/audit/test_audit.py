@@ -300,9 +300,9 @@ def test_the_overview_is_a_table_with_every_no_explained_below_it() -> None:
     header, _, *rows = (line.split() for line in str(found).split("\n\n")[0].splitlines())
     assert header == ["method", "considerate", "fair", "Pareto", "reusable", "source"]
     assert rows == [
-        ["balanced", "yes", "no", "[1]", "no", "[2]", "no", "no", "C12"],
-        ["pairwise_preference", "yes", "yes", "[3]", "yes", "[4]", "yes", "no", "O17"],
-        ["single", "yes", "-", "-", "-", "no", "C12"],
+        ["balanced", "yes", "no", "[1]", "no", "[2]", "no", "C12"],
+        ["pairwise_preference", "yes", "yes", "[3]", "yes", "[4]", "no", "O17"],
+        ["single", "yes", "-", "-", "no", "C12"],
     ]
     notes = [line for line in str(found).splitlines() if re.match(r"\[\d\]", line)]
     about = [note.partition(": ")[0] for note in notes]
