@@ -192,7 +192,8 @@ def test_page_log_and_tallies_agree_before_and_after_folding(service: Live) -> N
     log = exported(service)
     events = {"click": {"click": 1.0}, "purchase": {"purchase": 1.0}, "weighted": {"click": 1.0, "purchase": 5.0}}
     for metric, weights in events.items():
-        ours = interleaf.analyze(log, control="production", events=weights, planned_units=300, holdout=0.1)
+        options: dict[str, Any] = {"planned_units": 300, "holdout": 0.1, "secondary": 0 if metric == "click" else 2}
+        ours = interleaf.analyze(log, control="production", events=weights, **options)
         assert before[metric] == after[metric] == plain(ours)
     assert service.ask("GET", "/v1/experiments/shoes/report").json()["folded"] == 200
 
