@@ -110,7 +110,6 @@ class Automation:
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Run a task periodically; errors are logged."""
-        await self._service.warming.wait()
         while True:
             with _logged():
                 await work()
@@ -146,7 +145,7 @@ class Automation:
         problem = self._service.read_time().problem if stop else None
         if problem is not None:
             if not watched.values.get(HELD_BACK):
-                changes.append(Change(HELD_BACK, True, f"{stop} But the clock is in doubt, so it runs on: {problem}"))
+                changes.append(Change(HELD_BACK, True, f"{stop}; but the clock is in doubt, so it runs on: {problem}"))
             stop = ""
         if not changes and not stop:
             return None

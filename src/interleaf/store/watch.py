@@ -86,4 +86,6 @@ class WatchStore(ExperimentStore):
             }
             update = "UPDATE watched SET revision = revision + 1, state = ? WHERE experiment = ?"
             transaction.change(update, json.dumps(state), name)
-            return self._stop(transaction, stored, now, AUTOMATIC, stop, facts) if stop else stored
+            if stop:
+                return self._stop(transaction, stored, now, AUTOMATIC, stop, facts)
+            return read_experiment(transaction, name)
