@@ -27,6 +27,7 @@ from tests.support.dashboards import Visitor, traffic
 from tests.support.receivers import SECRET, Receiver, answered, receiving
 from tests.support.services import MINUTE, START, Live, live
 from tests.support.stand_in import until
+from tests.support.stores import address_of
 
 HOUR = 60 * MINUTE
 URL = "https://interleaf.example"
@@ -212,14 +213,15 @@ def test_a_new_version_begins_without_a_verdict(tmp_path: Path) -> None:
         ("undecided", (), ("decided", "alike", "broken"), ""),
         ("disagree", (), ("decided", "alike", "broken"), ""),
         ("broken", ("broken", "preferred", "alike"), ("decided", "alike"), ""),
-        ("broken", ("broken", "preferred"), ("broken",), "rule broken: S. (0 failed)"),
+        ("broken", ("broken", "preferred"), ("broken",), "rule broken: these health checks failed: name of a"),
     ],
 )
 def test_which_verdicts_stop_an_experiment(
     code: str, codes: tuple[str, ...], rules: tuple[str, ...], stops: str
 ) -> None:
     settings = Experiment.of({"name": "x", "rankers": ["a", "b"], "stop_when": rules})
-    assert find_stop_reason(settings, made_report(code, codes=codes)) == stops
+    failed = ("a",) if code == "broken" else ()
+    assert find_stop_reason(settings, made_report(code, failed, codes=codes)) == stops
 
 
 @pytest.mark.parametrize(("units", "stops"), [(99, ""), (100, "rule budget: 100 units took part")])
@@ -283,7 +285,8 @@ def test_a_broken_experiment_is_stopped(tmp_path: Path) -> None:
         break_health(service)
         look(service)
         (stopped,) = history(service, "stopped")
-        assert stopped.note.startswith("rule broken: Do not trust this yet: 1 health check failed.")
+        assert stopped.note.startswith("rule broken: these health checks failed: ")
+        assert stopped.note.endswith(history(service, "health")[0].note.removeprefix("failed: "))
 
 
 def test_nothing_is_stopped_while_the_clock_is_in_doubt(tmp_path: Path) -> None:
@@ -490,6 +493,33 @@ def test_a_service_that_is_killed_before_delivery_delivers_after_its_start(tmp_p
         event = receiver.received[-1].event
         assert (event["type"], event["data"]["experiment"]) == ("stop", "shoes")
         assert event["data"]["page"].startswith("http://127.0.0.1:")
+
+
+def test_workers_that_share_a_store_deliver_each_event_once(tmp_path: Path) -> None:
+    secret = tmp_path / "webhook.secret"
+    secret.write_text(f"{SECRET}\n")
+    names = {f"shop-{number}" for number in range(12)}
+    with receiving() as receiver:
+        place = ("--store", address_of("postgres", tmp_path), "--workers", "3")
+        options = ("--webhook-url", receiver.url, "--webhook-secret-file", str(secret), "--webhook-allow-private")
+        with serving(tmp_path, *place, *options) as (_, address):
+            for name in names:
+                assert ask(address, "POST", "/v1/experiments", {"name": name, "rankers": ["a", "b"]})[0] == 201
+                assert ask(address, "POST", f"/v1/experiments/{name}/archive", {})[0] == 200
+            assert receiver.ids == []  # drafts were not stopped
+            for name in names:
+                assert ask(address, "POST", f"/v1/experiments/{name}/unarchive", {})[0] == 200
+                assert ask(address, "POST", f"/v1/experiments/{name}/start", {})[0] == 200
+                assert ask(address, "POST", f"/v1/experiments/{name}/stop", {})[0] == 200
+
+            def is_done() -> bool:
+                experiments = ask(address, "GET", "/v1/experiments")[1]["experiments"]
+                return all(one["history"][-1]["what"] == "webhook" for one in experiments)
+
+            until(is_done, 120)
+    assert len(receiver.ids) == len(set(receiver.ids)) == len(names)
+    assert {one.event["data"]["experiment"] for one in receiver.received} == names
+    assert all(one.is_signed() for one in receiver.received)
 
 
 def test_the_background_tasks_run_by_themselves(tmp_path: Path) -> None:

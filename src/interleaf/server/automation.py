@@ -19,6 +19,7 @@ from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, Service, log
 from interleaf.server.webhooks import WebhookSender
 from interleaf.store.outbox import HEALTH, VERDICT, Webhook
+from interleaf.store.records import Stored
 from interleaf.store.watch import Change, Watched
 
 MIN_PAUSE = 3600 * SECOND  # between two changes of a kind that are noted of an experiment, in microseconds
@@ -33,15 +34,22 @@ _DECISIONS = {VerdictCode.PREFERRED.value, VerdictCode.WORSE.value}
 Result = TypeVar("Result")
 
 
+def _failed(report: ReportData) -> dict[str, str]:
+    """The names of the health checks that failed, by code."""
+    return {check.code: check.name for check in report.health if check.status == FAILED}
+
+
 def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Change]:
     """The changes since what was last noted, but of each kind at most one per hour."""
-    verdict = report.verdict
-    failed = {check.code: check.name for check in report.health if check.status == FAILED}
+    verdict, failed = report.verdict, _failed(report)
     before = watched.values.get(VERDICT, VerdictCode.UNDECIDED.value)
-    names = ", ".join(failed.values())
     seen = [
         Change(VERDICT, verdict.code, f"from {before} to {verdict.code}: {verdict.sentence}"),
-        Change(HEALTH, sorted(failed), f"failed: {names}" if failed else "no health check fails any more"),
+        Change(
+            HEALTH,
+            sorted(failed),
+            f"failed: {', '.join(failed.values())}" if failed else "no health check fails any more",
+        ),
     ]
     last_values = {VERDICT: before, HEALTH: watched.values.get(HEALTH, [])}
     for change in seen:
@@ -54,11 +62,11 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     """The first stop rule of an experiment that applies, and why; empty if none applies."""
     verdict, units = report.verdict, report.totals.units
     codes = verdict.codes if verdict.trusted else ()
-    budget = settings.max_units
+    budget, failed = settings.max_units, ", ".join(_failed(report).values())
     reasons = {
         STOP_DECIDED: verdict.sentence if _DECISIONS & {*codes} else "",
         STOP_ALIKE: verdict.sentence if VerdictCode.ALIKE.value in codes else "",
-        STOP_BROKEN: "" if verdict.trusted else f"{verdict.sentence} ({len(verdict.why)} failed)",
+        STOP_BROKEN: f"these health checks failed: {failed}" if failed else "",
         STOP_BUDGET: f"{units:,} units took part" if budget is not None and units >= budget else "",
     }
     applies = (f"rule {rule}: {why}" for rule, why in reasons.items() if why and rule in settings.stop_when)
@@ -89,8 +97,8 @@ def _logged() -> Iterator[None]:
 class Automation:
     """The background tasks of one worker that look at running experiments, and that send webhooks."""
 
-    def __init__(self, service: Service, random: Callable[[], float] = random.random) -> None:
-        self._service, self._store, self._random = service, service.store, random
+    def __init__(self, service: Service, chance: Callable[[], float] = random.random) -> None:
+        self._service, self._store, self._chance = service, service.store, chance
         self._sender = WebhookSender(service.settings.webhooks)
         self._threads = ThreadPoolExecutor(AT_ONCE + 1, "interleaf-automation")
         self._tasks: list[asyncio.Task[None]] = []
@@ -138,7 +146,7 @@ class Automation:
             if stored is not None:
                 self._service.experiments.put(name, stored)
 
-    def _note(self, watched: Watched, report: ReportData) -> Any:
+    def _note(self, watched: Watched, report: ReportData) -> Stored | None:
         """Compare a report with what was last noted; returns the experiment if anything was noted."""
         now, settings = self._service.clock(), watched.stored.settings
         changes, stop = list(find_changes(watched, report, now)), find_stop_reason(settings, report)
@@ -153,7 +161,7 @@ class Automation:
             "verdict": report.verdict.code,
             "previous": watched.values.get(VERDICT, VerdictCode.UNDECIDED.value),
             "sentence": report.verdict.sentence,
-            "failed": sorted(check.code for check in report.health if check.status == FAILED),
+            "failed": sorted(_failed(report)),
         }
         stored = self._store.note_changes(watched, changes, facts, now, stop)
         if stored is not None:
@@ -183,4 +191,4 @@ class Automation:
             self._store.settle_webhook(webhook, now, None, f"{what}: failed after {made}: {reason}")
         else:
             note = f"{what}: not delivered yet: {reason}; up to {MAX_TRIES - 1} further tries" if tries == 1 else ""
-            self._store.settle_webhook(webhook, now, now + delay_after(tries, self._random()), note)
+            self._store.settle_webhook(webhook, now, now + delay_after(tries, self._chance()), note)
