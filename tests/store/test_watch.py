@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from interleaf.experiment import Experiment
 from interleaf.store import open_store
 from interleaf.store.outbox import LEASE, Webhook
 from interleaf.store.sql import SqlStore
+from interleaf.store.sql_tables import STEPS
 from interleaf.store.watch import Change
 from tests.support.stores import HOUR, SECOND, SHOP, START, address, running
 
@@ -213,3 +215,18 @@ def test_nothing_is_queued_without_addresses(workers: list[SqlStore]) -> None:
     running(store)
     store.stop("shop", START, "test")
     assert store.claim_webhooks(START + HOUR, 10) == []
+
+
+def test_an_experiment_that_an_earlier_release_started_is_watched_and_told(address: str) -> None:
+    place = next(number for number, step in enumerate(STEPS) if "CREATE TABLE webhooks" in str(step))
+    with closing(open_store(address)) as store:
+        running(store)
+        with store._database.writing() as transaction:  # as the steps before left it
+            transaction.change("DROP TABLE watched")
+            transaction.change("DROP TABLE webhooks")
+            transaction.change("UPDATE schema_version SET version = ?", place)
+    with closing(open_store(address)) as store:
+        store.use_webhooks(URLS, PAGES)
+        (watched,) = store.claim_looks(START, PERIOD, 10)
+        store.note_changes(watched, [VERDICT], FACTS, START, "a rule")
+        assert len(store.claim_webhooks(START, 10)) == 4
