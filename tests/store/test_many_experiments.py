@@ -112,12 +112,17 @@ def test_experiments_of_an_earlier_version_are_found_by_their_notes(
         assert names(store, Search("ann")) == names(store, Search("shop")) == ["shop"]
 
 
-def test_fates_of_an_earlier_version_become_codes(address: str) -> None:  # noqa: F811
+def test_fates_of_an_earlier_version_become_codes(
+    address: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = STEPS.index(index_experiments) + 1
     with closing(open_store(address)) as store:  # noqa: F811
         store.write([], [Event("e-1", "click", START, START, impression="nowhere", rank=1)])
         with store._database.writing() as transaction:  # as the steps before left it
             transaction.change("UPDATE apart SET reason = 'unknown impression'")
-            transaction.change("UPDATE schema_version SET version = ?", STEPS.index(index_experiments) + 1)
+            transaction.change("UPDATE schema_version SET version = ?", place)
+    monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[: place + 1])
     with closing(open_store(address)) as store:
         assert store.unplaced() == {EventFate.UNKNOWN_IMPRESSION: 1}
 

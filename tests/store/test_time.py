@@ -29,7 +29,7 @@ def rows_after(service: Live, served: float = 0.0, jump: float = 0.0) -> int:
     """How many rows are left when the service has run for so many days, and the clock has jumped besides."""
     service.clock.now += round(served * DAY)
     service.clock.jump(round(jump * DAY))
-    time = shared(service)._read_time()
+    time = shared(service).read_time()
     while service.store.fold(time):
         pass
     if (days := shared(service).settings.retention_days) is not None:  # as the service does after it has folded

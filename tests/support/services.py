@@ -86,7 +86,8 @@ class Live:
 def live(folder: Path, **settings: Any) -> Iterator[Live]:
     """A service over a fresh store."""
     store, clock = open_store(folder / "store.sqlite"), Turned()
-    app = create_app(store, clock, ServiceSettings(**{"fold_seconds": 3600.0} | settings), clock.monotonic)
+    rarely = dict.fromkeys(("fold_seconds", "watch_seconds", "send_seconds"), 3600.0)
+    app = create_app(store, clock, ServiceSettings(**rarely | settings), clock.monotonic)
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield Live(client, store, clock)
     store.close()

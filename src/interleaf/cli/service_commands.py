@@ -17,6 +17,7 @@ from interleaf.demo.engine import RANKERS
 from interleaf.errors import InterleafError
 
 if TYPE_CHECKING:
+    from interleaf.server.webhooks import WebhookSettings
     from interleaf.store.records import AccessKey
     from interleaf.store.sql import SqlStore
 
@@ -65,6 +66,11 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     )
     browsers = "rate limit without a key, in requests per second and address"
     add("--max-browser-requests", type=float, default=50, help=browsers)
+    events = "addresses that are told when a verdict changes, a health check fails, or an experiment stops"
+    add("--webhook-url", nargs="+", metavar="URL", default=[], help=events)
+    add("--webhook-secret-file", type=Path, help="file with the secret that signs webhooks, and older ones below it")
+    add("--webhook-allow-private", action="store_true", help="webhooks may go to private and local addresses")
+    add("--public-url", metavar="URL", help="address of the dashboard in links (default: http://HOST:PORT)")
 
 
 def run_serve(options: argparse.Namespace) -> None:
@@ -82,20 +88,37 @@ def run_serve(options: argparse.Namespace) -> None:
         unit_secret=_secret(options),
         queries=options.queries,
         retention_days=options.retention_days,
+        webhooks=_webhooks(options),
     )
     proxies = tuple(options.trusted_proxies)
     serve(Place(options.store, options.host, options.port, options.workers, proxies), settings)
 
 
-def read_secret(path: Path) -> bytes:
-    """Read a secret from a file, and warn if other users can open it."""
+def _webhooks(options: argparse.Namespace) -> WebhookSettings:
+    from interleaf.server.webhooks import WebhookSettings
+
+    file: Path | None = options.webhook_secret_file
+    secrets = () if file is None else tuple(read_private(file).decode(errors="replace").split())
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    public_url = options.public_url or f"http://{host}:{options.port}"
+    return WebhookSettings(tuple(options.webhook_url), secrets, options.webhook_allow_private, public_url)
+
+
+def read_private(path: Path) -> bytes:
+    """Read a file with a secret, and warn if other users can open it."""
     from interleaf.store.sqlite import exposure
 
     try:
-        secret = path.read_bytes().strip()[:64]
+        content = path.read_bytes()
         warn(exposure(path))
     except OSError as error:
         raise InterleafError(f"cannot read {path}: {error.strerror}") from None
+    return content
+
+
+def read_secret(path: Path) -> bytes:
+    """Read the secret that hashes user ids from a file."""
+    secret = read_private(path).strip()[:64]
     if len(secret) < 16:
         raise InterleafError(f"{path} holds {len(secret)} bytes; a secret has at least 16")
     return secret

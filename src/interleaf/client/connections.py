@@ -35,7 +35,7 @@ class TimedConnection(HTTPConnection):
 
     def connect(self) -> None:
         """Try the host's addresses in turn, each for an equal part of the time that is left."""
-        addresses = _addresses(self.host, self.port, self._left())
+        addresses = self.find_addresses()
         for number, address in enumerate(addresses):
             try:
                 sock = _connected(address, self._left() / (len(addresses) - number))
@@ -47,6 +47,10 @@ class TimedConnection(HTTPConnection):
             sock.settimeout(self._left())
             sock = self._context.wrap_socket(sock, server_hostname=self.host)
         self.sock = _TimedSocket(sock, self._left)  # it has all methods that http.client calls
+
+    def find_addresses(self) -> Addresses:
+        """The addresses of the host that the connection may use."""
+        return _addresses(self.host, self.port, self._left())
 
     def _left(self) -> float:
         left = self.deadline - time.monotonic()

@@ -103,7 +103,7 @@ class Choice:
 class Several:
     """A list of different texts."""
 
-    def __init__(self, item: Text, least: int, most: int) -> None:
+    def __init__(self, item: Text | Choice, least: int, most: int) -> None:
         self.item, self.least, self.most = item, least, most
         limits = {"minItems": least, "maxItems": most, "uniqueItems": True}
         self.schema = {"type": "array", "items": item.schema, **limits}
@@ -153,6 +153,8 @@ SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_imp
 ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
 MAX_RANKERS = 100
 NEW = "new"
+STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET = "decided", "alike", "broken", "budget"
+STOP_RULES = (STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET)
 
 
 def _setting(label: str, kind: SettingKind, meaning: str, default: Any = MISSING) -> Any:
@@ -233,6 +235,19 @@ class Experiment:
     confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "confidence level of intervals", 0.95)
     margin: float = _setting(
         "Margin", Number(1e-6, 1e6), "smallest preference that matters: rankers that differ by less are alike", MARGIN
+    )
+    stop_when: tuple[str, ...] = _setting(
+        "Stop automatically when",
+        Several(Choice(STOP_RULES), 0, len(STOP_RULES)),
+        "rules that stop it: the verdict is a preference (decided), or that the rankers are alike (alike), a health "
+        "check failed (broken), or the maximum number of units took part (budget)",
+        (),
+    )
+    max_units: int | None = _setting(
+        "Maximum units",
+        Optional(Number(1, 10**9, True)),
+        "number of units after which the rule 'budget' stops it; null: no budget",
+        None,
     )
     mode: str = _setting(
         "Purpose",
@@ -336,6 +351,9 @@ class Experiment:
         if self.mode == AA and AA_SCHEME not in chosen.method.rankless_schemes:
             remedy = f"with {self.method}, identical rankings always tie; give {RELABELLED!r}, or method {AA_METHOD!r}"
             raise ExperimentError("mode", self.mode, remedy)
+        if (STOP_BUDGET in self.stop_when) != (self.max_units is not None):
+            remedy = f"the rule {STOP_BUDGET!r} of stop_when and max_units need each other; give both, or neither"
+            raise ExperimentError("max_units", self.max_units, remedy)
 
     def _check_one_list(self, method: str) -> None:
         """Check an experiment in which each unit sees the list of one ranker."""
@@ -410,9 +428,9 @@ class Experiment:
         parts = (self.name, *self.rankers, self.owner, self.hypothesis, self.description, *self.tags)
         return " ".join(part for part in parts if part).casefold()
 
-    def differs_in_notes_only(self, other: Experiment) -> bool:
-        """Whether only notes differ, so that lists and numbers stay the same."""
-        return all(getattr(self, name) == getattr(other, name) for name in SETTINGS if name not in NOTES)
+    def needs_new_version(self, other: Experiment) -> bool:
+        """Whether a setting differs that changes lists or numbers."""
+        return any(getattr(self, name) != getattr(other, name) for name in SETTINGS if name not in EDITABLE)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; `of` reads it back."""
@@ -424,4 +442,5 @@ AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", 
 # The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
 AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}
-NOTES = ("owner", "hypothesis", "description", "tags")  # they change no list and no number: they can always be edited
+NOTES = ("owner", "hypothesis", "description", "tags")
+EDITABLE = (*NOTES, "stop_when", "max_units")  # they change no list and no number: they can always be edited

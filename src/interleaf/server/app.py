@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from interleaf.server import dashboard, openapi
 from interleaf.server.auth import BROWSER, OPEN, check_scope
+from interleaf.server.automation import Automation
 from interleaf.server.middleware import Middleware, read_body
 from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
 from interleaf.server.rate_limits import network_of
@@ -32,10 +33,12 @@ def create_app(
 ) -> Starlette:
     """The service over a store. `clock` returns microseconds since 1970, `monotonic` those of a monotonic clock."""
     service = Service(store, clock, settings or ServiceSettings(), monotonic)
+    automation = Automation(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Service]]:
         await service.start()
+        automation.start()
         if service.settings.own_process:  # nothing else runs here, so tune the interpreter for the service
             gc.collect()
             gc.freeze()
@@ -43,13 +46,14 @@ def create_app(
             sys.setswitchinterval(SWITCHED_AFTER)
         log.info("ready")
         yield {SERVICE: service}
+        await automation.stop()
         await service.stop()
         log.info("stopped")
 
     routes = [Route(call.path, CallEndpoint(service, call), methods=[call.method]) for call in CALLS]
     routes.append(Route("/openapi.json", lambda request: JsonResponse(openapi.description()), methods=["GET"]))
     app = Starlette(routes=routes + dashboard.routes(service), lifespan=lifespan)
-    app.state.service = service
+    app.state.service, app.state.automation = service, automation
     app.router.redirect_slashes = False  # a redirect would go to the host that the request names
     app.middleware_stack = Middleware(app.router, service)  # replaces Starlette's three layers
     return app

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from interleaf.errors import InterleafError
 from interleaf.server.service import ServiceSettings
+from interleaf.server.webhooks import WebhookSettings
 from interleaf.store import open_store
 
 OTHER_FILES = 200  # files besides connections: store, logs, threads; a generous guess
@@ -118,9 +119,10 @@ def worker_app() -> Any:
 
     set_up()
     handed_down = json.loads(os.environ[_HANDED_DOWN])
-    secret = handed_down["settings"]["unit_secret"]
-    settings = ServiceSettings(**handed_down["settings"] | {"unit_secret": secret and bytes.fromhex(secret)})
-    return create_app(open_store(handed_down["store"]), settings=settings)
+    plain_settings = handed_down["settings"]
+    secret, webhooks = plain_settings["unit_secret"], WebhookSettings(**plain_settings["webhooks"])
+    restored = {"unit_secret": secret and bytes.fromhex(secret), "webhooks": webhooks}
+    return create_app(open_store(handed_down["store"]), settings=ServiceSettings(**plain_settings | restored))
 
 
 def is_loopback(host: str) -> bool:

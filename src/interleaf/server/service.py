@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from interleaf.server.monitoring import Metrics
 from interleaf.server.rate_limits import Bots, Rates
 from interleaf.server.reports import CurrentReports, Reports
 from interleaf.server.schemas import ApiError
+from interleaf.server.webhooks import WebhookSettings
 from interleaf.server.write_queue import WriteQueue
 from interleaf.store.privacy import HASH, KEEP
 from interleaf.store.records import RUNNING, Search, Stored
@@ -40,6 +41,8 @@ class ServiceSettings:
     `unit_secret`: user ids are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or
     dropped. `retention_days`: rows of closed impressions older than that are deleted; their sums stay. `own_process`:
     nothing else runs in the process, so that the garbage collector can be tuned for the service.
+    `watch_seconds`: time between two looks at the report of a running experiment. `send_seconds`: time between two
+    looks for webhooks that are due.
     `warming`: the folder of the background process that compiles report kernels, if there is one.
     """
 
@@ -57,6 +60,9 @@ class ServiceSettings:
     queries: str = KEEP
     retention_days: float | None = None
     fold_seconds: float = 5.0
+    watch_seconds: float = 60.0
+    send_seconds: float = 5.0
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
     cookie_hours: float = 12.0
     loopback_only: bool = True
     own_process: bool = False
@@ -105,6 +111,7 @@ class Service:
         self.store, self.clock, self.settings, self._monotonic = store, clock, settings, monotonic
         store.use_unit_secret(settings.unit_secret, clock())
         store.use_queries(settings.queries, clock())
+        store.use_webhooks(settings.webhooks.urls, settings.webhooks.public_url.rstrip("/"))
         self.tokens = Tokens(store, clock)
         self.access = Access(store, settings.requests_per_second, clock)
         self.metrics = Metrics()
@@ -191,7 +198,7 @@ class Service:
         await self.warming.wait()
         while True:
             try:
-                now = await loop.run_in_executor(self._keeping, self._read_time)
+                now = await loop.run_in_executor(self._keeping, self.read_time)
                 while folded := await loop.run_in_executor(self._keeping, self.store.fold, now):
                     self.metrics.folded.inc(folded)
                     await asyncio.sleep(0)
@@ -205,7 +212,7 @@ class Service:
                 log.exception("folding failed")
             await asyncio.sleep(self.settings.fold_seconds)
 
-    def _read_time(self) -> StoreTime:
+    def read_time(self) -> StoreTime:
         """The time by which rows are folded and deleted; logs an error if the clock seems to have jumped."""
         time = self.store.read_time(self.clock(), self._monotonic())
         if time.problem is not None and time.problem != self._clock_problem:  # log it once

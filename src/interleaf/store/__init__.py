@@ -5,6 +5,9 @@ sql.py              the whole store in SQL, over any database; opens a store by 
 database.py         what the SQL needs of a database; sqlite.py, postgres.py
 sql_tables.py       tables, and the migrations that made them
 experiments.py      drafts, versions, states, history, search
+history.py          what was done with an experiment, when, by whom and why
+watch.py            what was last noted of a running experiment, so that each change is noted once
+outbox.py           webhooks that wait for delivery
 impression_rows.py  writes impressions and events
 attribution.py      to which impressions an event belongs
 codec.py            the stored form of a row; rows as record batches

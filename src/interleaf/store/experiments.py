@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +17,9 @@ from typing import Any
 from interleaf.errors import InterleafError, StateError
 from interleaf.experiment import Experiment
 from interleaf.experiment.assignment import free_place
-from interleaf.store.database import Database, Row, SqlTable, Transaction, is_kept
+from interleaf.store.database import Row, SqlTable, Transaction, is_kept
+from interleaf.store.history import add_history, read_histories
+from interleaf.store.outbox import STOP, VERDICT, OutboxStore
 from interleaf.store.records import (
     DECIDED,
     DRAFT,
@@ -25,7 +27,6 @@ from interleaf.store.records import (
     RUNNING,
     STOPPED,
     ExperimentCount,
-    Recorded,
     Search,
     Stored,
 )
@@ -112,10 +113,8 @@ _COLUMNS = "name, version, state, created, started, stopped, archived"
 _STEP = 500  # experiments read at a time
 
 
-class ExperimentStore:
+class ExperimentStore(OutboxStore):
     """The experiments of a store: unknown names raise KeyError, wrong states StateError, settings ExperimentError."""
-
-    _database: Database
 
     def experiments(self, search: Search = EVERYTHING, limit: int | None = None, offset: int = 0) -> list[Stored]:
         """Experiments that match a search: running ones, then drafts, then others, each latest first."""
@@ -163,14 +162,14 @@ class ExperimentStore:
     def edit(self, settings: Experiment, now: int, who: str) -> Stored:
         """Change a draft, or create a new version of a running experiment, with a fresh analysis.
 
-        If only notes differ (owner, hypothesis, description, tags), the version stays the same, in any state.
+        If only notes or stop rules differ (`EDITABLE`), the version stays the same, in any state.
         """
         with self._changing() as transaction:
             before = read_experiment(transaction, settings.name)
             version = before.version
             if before.state == RUNNING:
                 settings = _place_in_lane(transaction, settings, before.settings)
-            if not settings.differs_in_notes_only(before.settings):
+            if settings.needs_new_version(before.settings):
                 _check_state(before, "edited", DRAFT, RUNNING)
                 version += before.state == RUNNING
             _write_settings(transaction, settings, version)
@@ -189,7 +188,7 @@ class ExperimentStore:
         """Stop a running experiment."""
         with self._changing() as transaction:
             running = _check_state(read_experiment(transaction, name), "stopped", RUNNING)
-            return _record(transaction, name, running.version, "stopped", now, who, state=STOPPED, stopped=now)
+            return self._stop(transaction, running, now, who)
 
     def decide(self, name: str, decision: str, now: int, who: str) -> Stored:
         """Record the decision on a stopped experiment."""
@@ -204,7 +203,7 @@ class ExperimentStore:
             if before.archived is not None:
                 raise StateError(f"experiment {name!r} cannot be archived: it is archived already")
             if before.state == RUNNING:
-                _record(transaction, name, before.version, "stopped", now, who, state=STOPPED, stopped=now)
+                self._stop(transaction, before, now, who)
             return _record(transaction, name, before.version, "archived", now, who, archived=now)
 
     def unarchive(self, name: str, now: int, who: str) -> Stored:
@@ -214,6 +213,25 @@ class ExperimentStore:
             if before.archived is None:
                 raise StateError(f"experiment {name!r} cannot be unarchived: it is not archived")
             return _record(transaction, name, before.version, "unarchived", now, who, archived=None)
+
+    def _stop(
+        self,
+        transaction: Transaction,
+        running: Stored,
+        now: int,
+        who: str,
+        reason: str = "",
+        facts: Mapping[str, Any] | None = None,
+    ) -> Stored:
+        """Stop a running experiment, and write the webhooks of that; by default with the verdict noted last."""
+        name = running.settings.name
+        if facts is None:
+            states = transaction.column("SELECT state FROM watched WHERE experiment = ?", name)
+            state = json.loads(states[0]) if states else {}
+            values = state["values"] if state.get("version") == running.version else {}
+            facts = {"verdict": values.get(VERDICT)}
+        self._enqueue(transaction, running, STOP, 0, now, {**facts, "reason": reason, "by": who})
+        return _record(transaction, name, running.version, "stopped", now, who, reason, state=STOPPED, stopped=now)
 
     @contextmanager
     def _changing(self) -> Iterator[Transaction]:
@@ -234,11 +252,7 @@ def read_experiment(transaction: Transaction, name: str) -> Stored:
 def _with_versions(transaction: Transaction, rows: Sequence[Row]) -> list[Stored]:
     """Rows of experiments, with their versions and histories."""
     names = [row[0] for row in rows]
-    histories: dict[str, list[Recorded]] = {name: [] for name in names}
-    columns = "experiment, time, version, what, who, note"
-    statement = f"SELECT {columns} FROM history WHERE experiment = ANY(?) ORDER BY number"
-    for name, *rest in transaction.rows(statement, names):
-        histories[name].append(Recorded(*rest))
+    histories = read_histories(transaction, names)
     versions: dict[str, dict[int, Experiment]] = {name: {} for name in names}
     statement = "SELECT experiment, version, settings FROM versions WHERE experiment = ANY(?) ORDER BY version"
     for name, version, settings in transaction.rows(statement, names):
@@ -293,10 +307,7 @@ def _record(
     """Change columns of an experiment, and add an entry to its history; returns the experiment."""
     assignments = ", ".join(f"{column} = ?" for column in ("version", *columns))
     transaction.change(f"UPDATE experiments SET {assignments} WHERE name = ?", version, *columns.values(), name)
-    transaction.change(
-        "INSERT INTO history (experiment, time, version, what, who, note) VALUES (?, ?, ?, ?, ?, ?)",
-        *(name, now, version, what, who, note),
-    )
+    add_history(transaction, name, version, what, now, who, note)
     return read_experiment(transaction, name)
 
 

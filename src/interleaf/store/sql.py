@@ -16,19 +16,19 @@ from interleaf.store.attribution import Matching
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS
 from interleaf.store.database import Database, is_kept
 from interleaf.store.deletion import DeletionStore
-from interleaf.store.experiments import ExperimentStore
 from interleaf.store.fold import PAGE, Folding, batch_with_events, closed_versions
 from interleaf.store.impression_rows import ROW, Writing, check_event, row_of, rows_of
 from interleaf.store.keys import KeyStore
 from interleaf.store.records import DRAFT, Event, StoredImpression, VersionCounts
 from interleaf.store.sql_tables import IMPRESSIONS, upgrade
 from interleaf.store.time_check import ClockStore, StoreTime
+from interleaf.store.watch import WatchStore
 from interleaf.tally import Tally
 
 MAX_VERSIONS = 10_000  # versions whose attribution setting is cached
 
 
-class SqlStore(ClockStore, DeletionStore, ExperimentStore, KeyStore):
+class SqlStore(ClockStore, DeletionStore, KeyStore, WatchStore):
     """The data of a service in a database. All methods block.
 
     An impression or event is acknowledged only when it is durable. Writes are idempotent by id. Impressions whose

@@ -177,6 +177,17 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
         WHEN 'from the future' THEN 'future' WHEN 'arrived after folding' THEN 'folded'
         WHEN 'no impression that takes events by unit showed it' THEN 'not_shown_to_unit' ELSE reason END
     """,
+    """
+    CREATE TABLE watched (
+        experiment text PRIMARY KEY, looked bigint NOT NULL, revision bigint NOT NULL, state text NOT NULL
+    );
+    CREATE TABLE webhooks (
+        id text NOT NULL, url text NOT NULL, experiment text NOT NULL, version integer NOT NULL, kind text NOT NULL,
+        body text NOT NULL, due bigint NOT NULL, tries integer NOT NULL, PRIMARY KEY (id, url)
+    );
+    CREATE INDEX webhooks_due ON webhooks (due);
+    CREATE INDEX webhooks_of ON webhooks (experiment)
+    """,
 )
 
 

@@ -24,6 +24,7 @@ GROUPS = {
     "Traffic": ("share", "lane", "offset", "holdout"),
     "Events": ("events", "browser_events", "values", "value_cap", "primary", "attribution", "window_minutes"),
     "Analysis settings": ("planned_units", "confidence", "margin", "mode", "by"),
+    "Automatic stop": ("stop_when", "max_units"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
 OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit
@@ -95,6 +96,8 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
             widget = "lines"
         case kinds.Several():
             widget, hint = "lines", "one per line"
+            if isinstance(within.item, kinds.Choice):
+                hint = f"{', '.join(within.item.words)}; {hint}"
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one line with commas" * (name in _ON_ONE_LINE)
         case kinds.EventWeights():
             hint = "such as click=1, purchase=5"

@@ -1,0 +1,194 @@
+"""What happens without a person: changes of running experiments are noted, stop rules act, webhooks are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from interleaf.errors import StoreError
+from interleaf.experiment import Experiment
+from interleaf.experiment.settings import STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_DECIDED
+from interleaf.report.model import FAILED, ReportData, VerdictCode
+from interleaf.server.schemas import ApiError
+from interleaf.server.service import SECOND, Service, log
+from interleaf.server.webhooks import WebhookSender
+from interleaf.store.outbox import HEALTH, VERDICT, Webhook
+from interleaf.store.records import Stored
+from interleaf.store.watch import Change, Watched
+
+MIN_PAUSE = 3600 * SECOND  # between two changes of a kind that are noted of an experiment, in microseconds
+HELD_BACK = "stop held back"
+MAX_TRIES = 10
+FIRST_DELAY, DELAY_FACTOR, MAX_DELAY = 30.0, 3.0, 6 * 3600.0  # seconds; the tenth try is about 21 hours after the first
+JITTER = 0.2  # share by which a delay may be shorter or longer
+AT_ONCE = 4  # webhooks that a worker sends at once
+MAX_REST = 5.0  # seconds between the looks at two experiments
+LOOKS = 10  # experiments that a worker claims at a time
+_DECISIONS = {VerdictCode.PREFERRED.value, VerdictCode.WORSE.value}
+Result = TypeVar("Result")
+
+
+def _failed(report: ReportData) -> dict[str, str]:
+    """The names of the health checks that failed, by code."""
+    return {check.code: check.name for check in report.health if check.status == FAILED}
+
+
+def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Change]:
+    """The changes since what was last noted, but of each kind at most one per hour."""
+    verdict, failed = report.verdict, _failed(report)
+    before = watched.values.get(VERDICT, VerdictCode.UNDECIDED.value)
+    seen = [
+        Change(VERDICT, verdict.code, f"from {before} to {verdict.code}: {verdict.sentence}"),
+        Change(
+            HEALTH,
+            sorted(failed),
+            f"failed: {', '.join(failed.values())}" if failed else "no health check fails any more",
+        ),
+    ]
+    last_values = {VERDICT: before, HEALTH: watched.values.get(HEALTH, [])}
+    for change in seen:
+        last = watched.times.get(change.kind)
+        if change.value != last_values[change.kind] and (last is None or abs(now - last) >= MIN_PAUSE):
+            yield change
+
+
+def find_stop_reason(settings: Experiment, report: ReportData) -> str:
+    """The first stop rule of an experiment that applies, and why; empty if none applies."""
+    verdict, units = report.verdict, report.totals.units
+    codes = verdict.codes if verdict.trusted else ()
+    budget, failed = settings.max_units, ", ".join(_failed(report).values())
+    reasons = {
+        STOP_DECIDED: verdict.sentence if _DECISIONS & {*codes} else "",
+        STOP_ALIKE: verdict.sentence if VerdictCode.ALIKE.value in codes else "",
+        STOP_BROKEN: f"these health checks failed: {failed}" if failed else "",
+        STOP_BUDGET: f"{units:,} units took part" if budget is not None and units >= budget else "",
+    }
+    applies = (f"rule {rule}: {why}" for rule, why in reasons.items() if why and rule in settings.stop_when)
+    return next(applies, "")
+
+
+def delay_after(tries: int, chance: float) -> int:
+    """Microseconds until the next try; `chance` is a random number from 0 to 1.
+
+    >>> [delay_after(tries, 0.5) // SECOND for tries in range(1, MAX_TRIES)]
+    [30, 90, 270, 810, 2430, 7290, 21600, 21600, 21600]
+    """
+    delay = min(FIRST_DELAY * DELAY_FACTOR ** (tries - 1), MAX_DELAY)
+    return round(delay * (1 + JITTER * (2 * chance - 1)) * SECOND)
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Log errors, so that a background task goes on."""
+    try:
+        yield
+    except StoreError as error:
+        log.warning("the store is away", extra={"reason": str(error)})
+    except Exception:
+        log.exception("a background task failed")
+
+
+class Automation:
+    """The background tasks of one worker that look at running experiments, and that send webhooks."""
+
+    def __init__(self, service: Service, chance: Callable[[], float] = random.random) -> None:
+        self._service, self._store, self._chance = service, service.store, chance
+        self._sender = WebhookSender(service.settings.webhooks)
+        self._threads = ThreadPoolExecutor(AT_ONCE + 1, "interleaf-automation")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start the background tasks."""
+        settings = self._service.settings
+        works = ((self.look, settings.watch_seconds), (self.send, settings.send_seconds))
+        self._tasks = [asyncio.create_task(self._repeat(*work)) for work in works]
+
+    async def stop(self) -> None:
+        """Stop, after the requests that are being sent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Run a task periodically; errors are logged."""
+        while True:
+            with _logged():
+                await work()
+            await asyncio.sleep(seconds)
+
+    async def _run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    async def look(self) -> None:
+        """Look at all running experiments that no worker has looked at for a while."""
+        period = round(self._service.settings.watch_seconds * SECOND)
+        while looks := await self._run(self._store.claim_looks, self._service.clock(), period, LOOKS):
+            for watched in looks:
+                begin = time.monotonic()
+                with _logged(), suppress(ApiError):  # it may have been deleted meanwhile
+                    await self._look_at(watched)
+                await asyncio.sleep(min(time.monotonic() - begin, MAX_REST))  # so that looks take half a core at most
+
+    async def _look_at(self, watched: Watched) -> None:
+        """Note what has changed in a running experiment, and stop it if a rule applies."""
+        name = watched.stored.settings.name
+        current = await self._service.current_reports(name, watched.stored.version)
+        report = next(iter(current.reports.values()), None)
+        if report is not None:
+            stored = await self._run(self._note, watched, report)
+            if stored is not None:
+                self._service.experiments.put(name, stored)
+
+    def _note(self, watched: Watched, report: ReportData) -> Stored | None:
+        """Compare a report with what was last noted; returns the experiment if anything was noted."""
+        now, settings = self._service.clock(), watched.stored.settings
+        changes, stop = list(find_changes(watched, report, now)), find_stop_reason(settings, report)
+        problem = self._service.read_time().problem if stop else None
+        if problem is not None:
+            if not watched.values.get(HELD_BACK):
+                changes.append(Change(HELD_BACK, True, f"{stop}; but the clock is in doubt, so it runs on: {problem}"))
+            stop = ""
+        if not changes and not stop:
+            return None
+        facts = {
+            "verdict": report.verdict.code,
+            "previous": watched.values.get(VERDICT, VerdictCode.UNDECIDED.value),
+            "sentence": report.verdict.sentence,
+            "failed": sorted(_failed(report)),
+        }
+        stored = self._store.note_changes(watched, changes, facts, now, stop)
+        if stored is not None:
+            noted = {"experiment": settings.name, "changes": [change.kind for change in changes]}
+            log.info("noted changes", extra=noted | ({"stopped": stop} if stop else {}))
+        return stored
+
+    async def send(self) -> None:
+        """Send all webhooks that are due."""
+        while due := await self._run(self._store.claim_webhooks, self._service.clock(), AT_ONCE):
+            await asyncio.gather(*(self._run(self._try, webhook) for webhook in due))
+
+    def _try(self, webhook: Webhook) -> None:
+        """Send a webhook, and store what became of it."""
+        now, tries = self._service.clock(), webhook.tries
+        reason = "the service ended during the last try"
+        if tries <= MAX_TRIES:
+            reason = self._sender.send(webhook.url, webhook.id, webhook.body, now // SECOND)
+        what = f"{webhook.kind} webhook to {urlsplit(webhook.url).netloc}"
+        made = f"{min(tries, MAX_TRIES)} {'try' if tries == 1 else 'tries'}"
+        now = self._service.clock()
+        if not reason:
+            self._store.settle_webhook(webhook, now, None, f"{what}: delivered after {made}")
+            return
+        log.warning("a webhook failed", extra={"webhook": webhook.id, "tries": tries, "reason": reason})
+        if tries >= MAX_TRIES:
+            self._store.settle_webhook(webhook, now, None, f"{what}: failed after {made}: {reason}")
+        else:
+            note = f"{what}: not delivered yet: {reason}; up to {MAX_TRIES - 1} further tries" if tries == 1 else ""
+            self._store.settle_webhook(webhook, now, now + delay_after(tries, self._chance()), note)
