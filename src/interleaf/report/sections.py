@@ -239,6 +239,8 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         known = [one for one in some if one.lift is not None][:MAX_LIFTS]
         return Section("lift", "If it were live", tuple(say_lift(one, report, names) for one in known or some[:1]))
     words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
+    if words and report.lifts[0].lift is None and not report.examination:
+        return Section("lift", "If it were live", tuple(words))
     if any(one.lift is not None for one in report.lifts):
         others = "people see it on average" if report.method == ONE_LIST else "the interleaved lists show it"
         words.append(
