@@ -200,6 +200,8 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
     monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
     monkeypatch.setattr(method_plans, "WORLDS", method_plans.WORLDS[-1:])
+    monkeypatch.setattr(method_plans, "SETTINGS", {"competitive_pairs": ("click",)})
+    monkeypatch.setattr("interleaf.analysis.method_plans.METHODS", {})  # that one is planned as the current one
     monkeypatch.setattr(queries, "WORLDS", queries.WORLDS[:2])
     monkeypatch.setattr(watching, "WORLDS", {"one visit": watching.WORLDS["one visit"]})
     monkeypatch.setattr(exposure, "KINDS", exposure.KINDS[:1])
