@@ -24,6 +24,7 @@ from benchmarks.people import BOUNDED, WEIGHTS, estimates
 from interleaf.analysis.method_plans import MethodPlans, plan_methods
 from interleaf.interleaving.batch import credit_batch, interleave_batch
 from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import key_names
 from interleaf.stats.power import Plan
 from interleaf.tables import Table
 
@@ -148,7 +149,7 @@ class PlannedWorld:
 
 def keys_of(chance: np.random.Generator, count: int) -> list[str]:
     """Random keys of lists."""
-    return [f"k1:{words.tobytes().hex()}" for words in chance.integers(0, 2**63, (count, 2))]
+    return key_names(chance.integers(0, 2**63, (count, 2)).tobytes())
 
 
 WORLDS = (

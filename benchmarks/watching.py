@@ -102,9 +102,12 @@ def mean_scores(world: World) -> Array:
     """The weighted mean of two million users, by the limit on weights."""
     if not world.lean:
         return np.zeros(MAX_LIMIT + 1)
-    users = drawn(world, (2, 1_000_000), np.random.default_rng(0))
-    weights = [np.minimum(users.visits, limit) for limit in range(1, MAX_LIMIT + 1)]
-    return np.array([0.0, *(float((one * users.scores).sum() / one.sum()) for one in weights)])
+    users = drawn(world, (2_000_000, 1), np.random.default_rng(0))
+    visits = np.arange(MAX_VISITS + 1)
+    people = np.bincount(users.visits[:, 0], minlength=len(visits))
+    scores = np.bincount(users.visits[:, 0], users.scores[:, 0], minlength=len(visits))
+    weights = [np.minimum(visits, limit) for limit in range(1, MAX_LIMIT + 1)]
+    return np.array([0.0, *(float((one * scores).sum() / (one * people).sum()) for one in weights)])
 
 
 def seen(users: Users, centres: Array) -> Seen:

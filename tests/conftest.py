@@ -37,7 +37,8 @@ seconds: defaultdict[str, float] = defaultdict(float)
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slowest files of the last run come first, so that no worker has one left when the others are done."""
-    last = config.cache.get(SECONDS, {}) if config.cache else {}
+    cache = getattr(config, "cache", None)  # none if pytest's cache is switched off
+    last = cache.get(SECONDS, {}) if cache else {}
     items.sort(key=lambda item: -last.get(item.location[0], 0.0))
 
 
@@ -46,9 +47,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if session.config.cache and not hasattr(session.config, "workerinput"):
-        last = session.config.cache.get(SECONDS, {})
-        session.config.cache.set(SECONDS, last | {file: round(spent, 1) for file, spent in seconds.items()})
+    cache = getattr(session.config, "cache", None)
+    if cache and not hasattr(session.config, "workerinput"):
+        last = cache.get(SECONDS, {})
+        cache.set(SECONDS, last | {file: round(spent, 1) for file, spent in seconds.items()})
 
 
 # Modules and tests stay until the end, so the garbage collector need not visit their million objects again and again.

@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.stats import binom, binomtest
 
@@ -20,12 +21,19 @@ from benchmarks import (
 )
 from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
-from interleaf.analysis.analyze import analyze
+from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.clicks import Cascade
+from interleaf.kernels.arrays import Array
+from interleaf.kernels.buckets import BUCKETS, UNIT, hash_of
 from interleaf.methods.registry import methods, resolve
+from interleaf.report.comparisons import RankerPairs
 from interleaf.report.list_checks import bias
+from interleaf.report.weights import max_weight, weigh
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats import looks, sequence
+from interleaf.stats.compare import Estimate, estimates
+from interleaf.tally import Tally
+from interleaf.tally.units import CLICKED, SUMS
 
 RARELY = 1e-6
 MOST = 0.065  # a nominal 5 %, and one and a half points
@@ -108,12 +116,36 @@ def people_alike(method: str, tastes: bool) -> World:
     return World(data, [1, 2], people, method, k=5, seed=4, relabel=tastes)
 
 
+@cache
+def experiments_of(units: int, runs: int) -> dict[int, int]:
+    """The number of the experiment of each person, by the hash of the name."""
+    return {hash_of(UNIT, f"u{number}"): number // units for number in range(units * runs)}
+
+
+def estimates_by_experiment(tally: Tally, units: int, runs: int) -> tuple[Estimate, ...]:
+    """What a report of each experiment estimates, from the tally of all of them."""
+    pairs, linear = RankerPairs.of(tally.about.rankers, None), tally.about.linear
+    scores, weights = np.zeros((BUCKETS, runs)), np.zeros((BUCKETS, runs), np.int64)
+    hashes, rows = tally.units.unordered
+    owners = np.array(list(map(experiments_of(units, runs).__getitem__, hashes.tolist())))
+    for number in range(runs):
+        own = owners == number
+        clicked, sums = rows[own, CLICKED], rows[own, SUMS:]
+        voices, weights[:, number] = weigh(hashes[own], clicked, sums, max_weight(int((clicked > 0).sum())))
+        scores[:, number] = pairs.weighted_scores(voices, weights[:, number], linear)[:, 0]
+    return estimates(scores, weights, 0.95)
+
+
 def false_positives(method: str, tastes: bool, units: int, runs: int) -> dict[str, int]:
     """By scheme, how many of so many experiments show a difference that is not there."""
-    found = dict.fromkeys(resolve(method).method.schemes, 0)
-    for log in experiments(people_alike(method, tastes), units, runs):
-        for scheme in found:
-            found[scheme] += counting_clicks.clustered_test(history(log, 1, scheme)[0])
+    found = {}
+    logs = list(experiments(people_alike(method, tastes), units, runs))
+    whole = pa.concat_tables(logs).combine_chunks()
+    for scheme in resolve(method).method.schemes:
+        tally = tally_log(whole, scheme, threads=1)
+        seen = estimates_by_experiment(tally, units, runs)
+        assert seen[-1].interval == pytest.approx(history(logs[-1], 1, scheme)[0].estimate.interval)
+        found[scheme] = sum(one.interval is not None and not one.interval[0] <= 0 <= one.interval[1] for one in seen)
     return found
 
 
@@ -168,6 +200,8 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
     monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
     monkeypatch.setattr(method_plans, "WORLDS", method_plans.WORLDS[-1:])
+    monkeypatch.setattr(method_plans, "SETTINGS", {"competitive_pairs": ("click",)})
+    monkeypatch.setattr("interleaf.analysis.method_plans.METHODS", {})  # that one is planned as the current one
     monkeypatch.setattr(queries, "WORLDS", queries.WORLDS[:2])
     monkeypatch.setattr(watching, "WORLDS", {"one visit": watching.WORLDS["one visit"]})
     monkeypatch.setattr(exposure, "KINDS", exposure.KINDS[:1])

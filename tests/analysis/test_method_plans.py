@@ -50,6 +50,12 @@ def pilot() -> Any:
     return world.log(np.random.default_rng(3))
 
 
+def plans_of(method: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> MethodPlans:
+    """The plans of one method alone, which do not depend on those of others."""
+    monkeypatch.setattr("interleaf.analysis.method_plans.METHODS", {method: METHODS[method]})
+    return plan_methods(method=method, **settings)
+
+
 def of(plans: MethodPlans, method: str, scheme: str) -> MethodPlan:
     (one,) = (one for one in plans.plans if (one.method, one.scheme) == (method, scheme))
     return one
@@ -185,10 +191,10 @@ def test_rankings_come_back_from_the_ranks_of_a_log(pilot: Any) -> None:
         assert len(set(names.values())) == len(names)
 
 
-def test_alike_pages_are_traffic_without_evidence(plans: MethodPlans) -> None:
+def test_alike_pages_are_traffic_without_evidence(plans: MethodPlans, monkeypatch: pytest.MonkeyPatch) -> None:
     """With as many clicks on pages that both rank alike, half of the lift is the same difference elsewhere."""
-    some = plan_methods(rankings=runs(alike=0), lift=0.06, k=5)
-    more = plan_methods(rankings=runs(alike=150), lift=0.03, k=5)
+    some = plans_of("team_draft", monkeypatch, rankings=runs(alike=0), lift=0.06, k=5)
+    more = plans_of("team_draft", monkeypatch, rankings=runs(alike=150), lift=0.03, k=5)
     assert (some.identical, more.identical, plans.identical) == (0, 0.5, 0.25)
     for scheme in ("click_place", "click_deduped"):
         assert units(more, "team_draft", scheme) == pytest.approx(2 * units(some, "team_draft", scheme), rel=0.08)
@@ -206,14 +212,14 @@ def test_the_fewest_people_come_first_and_all_need_fewer_than_clicks(plans: Meth
     assert f"{plans.current[0]} {plans.current[1]} *" in str(plans)
 
 
-def test_half_the_lift_takes_four_times_the_people(plans: MethodPlans) -> None:
-    half = plan_methods(rankings=runs(), lift=0.025, k=5)
+def test_half_the_lift_takes_four_times_the_people(plans: MethodPlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = plans_of("competitive_pairs", monkeypatch, rankings=runs(), lift=0.025, k=5)
     for scheme in ("click", "normalized", "binary"):
         ratio = units(half, "competitive_pairs", scheme) / units(plans, "competitive_pairs", scheme)
         assert 3.5 < ratio < 4.5
 
 
-def test_lasting_tastes_cost_people_who_come_often() -> None:
+def test_lasting_tastes_cost_people_who_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {
         "rankings": runs(),
         "lift": 0.05,
@@ -221,15 +227,17 @@ def test_lasting_tastes_cost_people_who_come_often() -> None:
         "impressions_per_unit": 4.0,
         "even_activity": True,
     }
-    same, differing = (plan_methods(taste_spread=spread, **settings) for spread in (0.0, 1.0))
+    same, differing = (plans_of(PAIRS[0], monkeypatch, taste_spread=spread, **settings) for spread in (0.0, 1.0))
     variances = [one.plan.fixed.variance for plans in (same, differing) if (one := of(plans, *PAIRS)).plan]
     assert variances[1] > 1.05 * variances[0]
     assert "lasting tastes differ by 1" in str(differing)
     assert "lasting" not in str(same)
 
 
-def test_experiments_of_the_planned_size_have_the_planned_power() -> None:
+def test_experiments_of_the_planned_size_have_the_planned_power(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated by the benchmark, with people, clicks and tests of its own; it fails once in a million."""
+    simulated = {name: METHODS[name] for name in benchmark.SETTINGS}
+    monkeypatch.setattr("interleaf.analysis.method_plans.METHODS", simulated)
     world = benchmark.PlannedWorld("two rankings", 0.12, 6)
     count = 300
     for one in benchmark.achieved(world, count, seed=5):
@@ -325,16 +333,18 @@ def asked(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_the_command_plans_by_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_plans_by_two_runs(
+    plans: MethodPlans, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = []
     for name, by_query in runs().items():
         lines = [f"{q} Q0 {d} {n} {9 - n} x" for q, one in by_query.items() for n, d in enumerate(one, 1)]
         (tmp_path / f"{name}.run").write_text("\n".join(lines), encoding="utf-8")
         files.append(f"{name}={tmp_path / name}.run")
     command = ["plan", "--rankings", *files, "-k", "5"]
-    expected = plan_methods(rankings=runs(), k=5)
-    assert json.loads(asked([*command, "--format", "json"], capsys)) == json.loads(json.dumps(expected.to_dict()))
-    assert asked(command, capsys) == f"{expected}\n"
+    assert json.loads(asked([*command, "--format", "json"], capsys)) == json.loads(json.dumps(plans.to_dict()))
+    some = plans_of("competitive_pairs", monkeypatch, rankings=runs(), k=5)
+    assert asked(command, capsys) == f"{some}\n"
     for more, message in (
         (["--effect", "0.1", "--sessions", "60"], "leave out --effect and --sessions"),
         (["--lift", "9"], "cannot be planned for"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interleaf.client import AsyncClient, Client
+from interleaf.client import AsyncClient, Client, delivery_thread
 from interleaf.client.connections import AwayError, Connections
 from interleaf.client.delivery_thread import MAX_EVENTS
 from interleaf.errors import ClientError
@@ -141,7 +141,10 @@ def test_the_client_for_event_loops_counts_the_time_in_its_queue(service: StandI
     assert asyncio.run(search()) < PATIENCE
 
 
-def test_slow_answers_make_pages_local_until_the_service_is_quick_again(service: StandIn) -> None:
+def test_slow_answers_make_pages_local_until_the_service_is_quick_again(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_thread, "SPOOL_SECONDS", 0.02)
     with knowing(service, timeout=60, slow=(0.005, 4)) as client:  # slow is above 0.3 s
         service.trouble = 0.5
         answered = sent_here(client)

@@ -142,6 +142,12 @@ def test_records_that_are_none_are_set_aside_and_block_no_other(service: StandIn
         assert client.status().refused == 0
 
 
+@pytest.fixture
+def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that fails is tried again at once."""
+    monkeypatch.setattr(delivery_thread, "SPOOL_SECONDS", 0.02)
+
+
 def failing_on(service: StandIn, *impressions: str | None) -> None:
     """Let the service answer 500 to each request that names one of these impressions."""
     answer = service.answer
@@ -155,6 +161,7 @@ def failing_on(service: StandIn, *impressions: str | None) -> None:
     service.answer = fail  # type: ignore[method-assign]
 
 
+@pytest.mark.usefixtures("quick_rounds")
 @pytest.mark.parametrize("folder", [False, True])
 def test_records_that_fail_every_time_are_set_aside_and_block_no_other(
     service: StandIn, tmp_path: Path, folder: bool, caplog: pytest.LogCaptureFixture
@@ -177,6 +184,7 @@ def test_records_that_fail_every_time_are_set_aside_and_block_no_other(
         assert "the service answered 500 to the spooled record" in caplog.text
 
 
+@pytest.mark.usefixtures("quick_rounds")
 def test_a_single_record_that_fails_is_set_aside_while_pages_are_answered(service: StandIn) -> None:
     with knowing(service) as client:
         service.stop()
@@ -186,6 +194,7 @@ def test_a_single_record_that_fails_is_set_aside_while_pages_are_answered(servic
         assert client.status().quarantined == 1
 
 
+@pytest.mark.usefixtures("quick_rounds")
 def test_a_service_that_fails_on_all_records_loses_none(service: StandIn) -> None:
     with knowing(service) as client:
         service.stop()

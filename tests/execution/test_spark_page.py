@@ -19,9 +19,11 @@ def session() -> Iterator[Any]:
     yield from started()
 
 
-def test_the_commands_and_the_calls_of_the_page_run(session: Any, folder: Path) -> None:
+def test_the_commands_and_the_calls_of_the_page_run(
+    session: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [block for block in blocks(ROOT / "docs" / "spark.md") if "test_spark_page" in (block.what or "")]
     assert [block.kind for block in found] == ["console", "python"]
-    run_commands(found[0], "docs/spark.md")
+    run_commands(found[0], "docs/spark.md", monkeypatch)
     calls = found[1].text.replace("world.parquet", str(folder / "world.parquet"))  # Java stays in its own folder
     exec(compile(calls, "docs/spark.md", "exec", dont_inherit=True), {"spark": session})

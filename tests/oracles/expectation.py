@@ -19,12 +19,16 @@ def expectation(
     """
     expected: dict[tuple[int, int], Fraction] = {}
     rankers = 0
+    click_distributions: dict[Ranking, Patterns] = {}  # a list may belong to other teams in another outcome
     for (shown, teams), of_list in distribution.items():
-        for pattern, of_clicks in click_distribution_of(shown).items():
+        if shown not in click_distributions:
+            click_distributions[shown] = click_distribution_of(shown)
+        for pattern, of_clicks in click_distributions[shown].items():
             clicked = frozenset(position for position, value in enumerate(pattern) if value)
             outcome = preference_of(shown, teams, clicked)
-            rankers = len(outcome)
+            rankers, chance = len(outcome), of_list * of_clicks
             for i in range(rankers):
                 for j in range(rankers):
-                    expected[i, j] = expected.get((i, j), Fraction(0)) + of_list * of_clicks * outcome[i][j]
-    return [[expected[i, j] for j in range(rankers)] for i in range(rankers)]
+                    if outcome[i][j]:
+                        expected[i, j] = expected.get((i, j), Fraction(0)) + chance * outcome[i][j]
+    return [[expected.get((i, j), Fraction(0)) for j in range(rankers)] for i in range(rankers)]

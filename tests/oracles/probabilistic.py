@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 from .forms import (
@@ -29,6 +30,11 @@ def softmax(rankings: Rankings, ranker: int, shown: Ranking, tau: int) -> dict[D
 
     Ranks are those of the original ranking; what it lacks is tied one past its end.
     """
+    return _softmax(tuple(rankings), ranker, frozenset(shown), tau)
+
+
+@lru_cache(maxsize=10_000)
+def _softmax(rankings: tuple[Ranking, ...], ranker: int, shown: frozenset[Doc], tau: int) -> dict[Doc, Fraction]:
     ranking = rankings[ranker]
     unshown = [document for document in union(rankings) if document not in shown]
     weights = {document: Fraction(1, rank_or_end(document, ranking) ** tau) for document in unshown}
@@ -87,9 +93,16 @@ def preference(
     binary: expected sign of the difference of clicks; click: expected difference; normalized: the same per click.
     """
     require(scheme, SCHEMES, "scheme")
+    return [list(row) for row in _preference(tuple(rankings), shown, tuple(sorted(clicked)), scheme, tau)]
+
+
+@lru_cache(maxsize=10_000)
+def _preference(
+    rankings: tuple[Ranking, ...], shown: Ranking, clicked: tuple[int, ...], scheme: str, tau: int
+) -> Preference:
     rankers = len(rankings)
     totals = pairwise(rankers, lambda i, j: 0)
-    for assignment, probability in assignments(rankings, shown, sorted(clicked), tau):
+    for assignment, probability in assignments(rankings, shown, list(clicked), tau):
         outcome = apply_form(scheme, [assignment.count(ranker) for ranker in range(rankers)], len(clicked))
         totals = [[totals[i][j] + probability * outcome[i][j] for j in range(rankers)] for i in range(rankers)]
     return totals

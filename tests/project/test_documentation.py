@@ -39,6 +39,7 @@ BLOCK = re.compile(
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FLAGS = doctest.ELLIPSIS
+OURS = re.compile(r"interleaf (?P<verb>[^|&;<>$*?#\n]+?)( < (?P<input>[\w.]+))?( > (?P<output>[\w.]+))?")
 
 
 class Block(NamedTuple):
@@ -109,22 +110,26 @@ def run_session(block: Block, page: str, names: dict[str, Any]) -> None:
     assert not failed, report.getvalue()
 
 
-def run_command(command: str) -> tuple[int, str, str]:
+def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
     """The status and the output of a command: in this process if it is ours and needs no shell, which is faster."""
-    if command.startswith("interleaf ") and not set(command) & set("|&;<>$*?#\n"):
+    if ours := OURS.fullmatch(command):
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = cli.main(shlex.split(command)[1:])
-        return status, out.getvalue(), err.getvalue()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), monkeypatch.context() as changed:
+            if ours["input"]:
+                changed.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path(ours["input"]).read_bytes()), "utf-8"))
+            status = cli.main(shlex.split(ours["verb"]))
+        if ours["output"]:
+            Path(ours["output"]).write_text(out.getvalue(), encoding="utf-8")
+        return status, "" if ours["output"] else out.getvalue(), err.getvalue()
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout, done.stderr
 
 
-def run_commands(block: Block, page: str) -> None:
+def run_commands(block: Block, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert commands[0] == "", f"{page}:{block.line}: a console block begins with $ and a command"
     for command, _, wanted in (one.partition("\n") for one in commands[1:]):
-        status, out, err = run_command(command)
+        status, out, err = run_command(command, monkeypatch)
         assert status == 0, f"{page}: {command}\n{err}"
         assert err == "", f"{page}: {command}"
         if wanted:
@@ -143,7 +148,9 @@ def test_the_checks_see_every_fence_and_know_every_kind() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))], ids=name_of)
-def test_every_example_runs_and_prints_what_the_page_says(page: Path, folder: Path) -> None:
+def test_every_example_runs_and_prints_what_the_page_says(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         where = name_of(page)
@@ -152,7 +159,7 @@ def test_every_example_runs_and_prints_what_the_page_says(page: Path, folder: Pa
         elif block.mark == "not run" or block.kind == "text":
             continue
         elif block.kind in ("console", "sh"):
-            run_commands(block, where)
+            run_commands(block, where, monkeypatch)
         elif block.text.startswith(">>>"):
             run_session(block, where, names)
         else:

@@ -4,11 +4,12 @@ Clicks that depend on the rank only are mixtures of click patterns. So credit is
 own and each length of list, the expected preference of every pair of rankers is zero.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
+from math import lcm
 
 import numpy as np
 import pytest
@@ -59,11 +60,16 @@ def worlds_of(*specs: str) -> Iterator[World]:
 
 
 @cache
-def lists_of(spec: str, small: World, with_teams: bool) -> Mapping[int, Mapping[Shown, Fraction]]:
-    """What is shown, by its length; told apart by teams only where they matter."""
-    found: defaultdict[int, defaultdict[Shown, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
-    for (documents, teams), probability in enumeration(spec, small).shown.items():
-        found[len(documents)][documents, teams if with_teams else None] += probability
+def lists_of(spec: str, small: World, with_teams: bool) -> Mapping[int, Mapping[Shown, int]]:
+    """What is shown, by its length, with probabilities times a number that makes them whole.
+
+    Lists are told apart by teams only where they matter.
+    """
+    found: defaultdict[int, defaultdict[Shown, int]] = defaultdict(lambda: defaultdict(int))
+    lists = enumeration(spec, small).shown
+    whole = lcm(*(probability.denominator for probability in lists.values()))
+    for (documents, teams), probability in lists.items():
+        found[len(documents)][documents, teams if with_teams else None] += int(probability * whole)
     return found
 
 
@@ -74,9 +80,13 @@ def prefers_somebody(composed: str, scored: str, scheme: str, small: World) -> b
     for length, some in lists.items():
         for size in range(1, length + 1):
             for clicks in combinations(range(1, length + 1), size):
-                said = [chance * scores_of(scoring, one, clicks, scheme) for one, chance in some.items()]
-                if any(value != 0 for value in sum(said).ravel()):
-                    return True
+                said = [(chance, scores_of(scoring, one, clicks, scheme)) for one, chance in some.items()]
+                for pair in combinations(range(len(small.rankings)), 2):
+                    chances = Counter[Fraction]()
+                    for chance, scores in said:
+                        chances[scores[pair]] += chance
+                    if sum(score * chance for score, chance in chances.items()) != 0:
+                        return True
     return False
 
 

@@ -34,6 +34,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store.close()
 
 
+# Hypothesis blames the strategy if a thread of the service uses `random` while it draws.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
 def test_requests_made_up_from_the_description(call: Call, address: str) -> None:
     """Both such as the description allows and such as it does not, about names that exist and others."""

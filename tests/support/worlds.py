@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain, combinations, product
 from typing import Any, NamedTuple
@@ -121,8 +122,7 @@ class Oracle(NamedTuple):
     module: Any
 
     def distribution(self, world: World) -> Distribution:
-        found: Distribution = self.module.distribution(world.rankings, world.k, **self.chosen.parameters)
-        return found
+        return _distribution(str(self.chosen), world)
 
     def preference(
         self, rankings: Rankings, shown: Ranking, teams: Teams, clicks: Clicks, scheme: str
@@ -131,6 +131,14 @@ class Oracle(NamedTuple):
         parameters = {name: value for name, value in self.chosen.parameters.items() if name != "samples"}
         found: list[list[Fraction]] = self.module.preference(rankings, shown, teams, clicked, scheme, **parameters)
         return found
+
+
+@lru_cache(maxsize=1_000)
+def _distribution(spec: str, world: World) -> Distribution:
+    """Several tests ask for the lists of the same worlds, and only read them."""
+    oracle = oracle_of(spec)
+    found: Distribution = oracle.module.distribution(world.rankings, world.k, **oracle.chosen.parameters)
+    return found
 
 
 def oracle_of(spec: str) -> Oracle:

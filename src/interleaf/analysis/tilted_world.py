@@ -21,6 +21,7 @@ from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.interleaving.batch import InterleavedBatch, interleave_batch
 from interleaf.kernels.arrays import Array
+from interleaf.kernels.randomness import key_names
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import scheme_of
 from interleaf.simulate.rankers import generator_of
@@ -135,7 +136,7 @@ class TiltedWorld:
     def _add_round(self, chosen: ResolvedMethod, number: int, sums: Mapping[str, _Sums], threads: int) -> None:
         chance = generator_of((str(chosen), number))
         pages, people, tilts = self.people(number, chance)
-        keys = [f"k1:{words.tobytes().hex()}" for words in chance.integers(0, 2**63, (len(pages), 2))]
+        keys = key_names(chance.integers(0, 2**63, (len(pages), 2)).tobytes())
         k = self.traffic.depth
         rankings = self.traffic.rankings if chosen.method.whole_rankings else self.traffic.rankings[:, :, :k]
         shown = interleave_batch(rankings, str(chosen), k, keys, queries=pages, threads=threads)

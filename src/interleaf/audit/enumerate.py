@@ -20,7 +20,7 @@ from interleaf.kernels.jit import plain
 from interleaf.kernels.randomness import Tree
 from interleaf.methods.loops import prefer
 from interleaf.methods.registry import ResolvedMethod, resolve
-from interleaf.methods.schemes import Scheme
+from interleaf.methods.schemes import Scheme, SchemeForm
 
 Shown = tuple[tuple[Document, ...], tuple[int, ...] | None]
 Ranks = tuple[int, ...]
@@ -93,13 +93,12 @@ class Enumeration:
     def _compute_preference(self, shown: Shown, clicks: Ranks, scheme: Scheme) -> Array:
         """The preferences after these clicks on this list under a scheme, in fractions."""
         kernels = self.chosen.method.kernels
-        preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
         if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
+            preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
             plain(kernels.expected_sign)(self.impression(shown), _clicked(clicks, shown), preference, self.settings)
-        else:
-            credit, credited = self._credit(shown, clicks, scheme.variant)
-            plain(prefer(scheme.form))(credit.copy(), credited, 0, preference)
-        return preference
+            return preference
+        credit, credited = self._credit(shown, clicks, scheme.variant)
+        return _preference(tuple(credit), credited, scheme.form)
 
     def _compute_credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
         credit = np.full(len(self.problem.rankers), Fraction(0))
@@ -133,6 +132,14 @@ class Enumeration:
             if clicks and (preference := self.preference(shown, clicks, scheme)[one, other]):
                 total += weight * preference
         return total
+
+
+@cache
+def _preference(credit: tuple[Fraction, ...], credited: int, form: SchemeForm) -> Array:
+    """The preferences of all pairs of rankers with this credit."""
+    preference = np.full((len(credit),) * 2, Fraction(0))
+    plain(prefer(form))(np.array(credit, object), credited, 0, preference)
+    return preference
 
 
 def _clicked(clicks: Ranks, shown: Shown) -> Array:

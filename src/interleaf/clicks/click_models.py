@@ -19,7 +19,7 @@ from interleaf.errors import ClickError
 from interleaf.interleaving.rankings import Document
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel, plain, ready, reseed, start
-from interleaf.kernels.randomness import Key, Randomness, Tree, key_of, pick_weighted, toss
+from interleaf.kernels.randomness import Key, Randomness, Tree, key_names, key_of, pick_weighted, toss
 
 
 class ClickModel(ABC):
@@ -41,8 +41,8 @@ class ClickModel(ABC):
     def sample_lists(self, lists: Sequence[Sequence[Document]], keys: Array, longest: int) -> Array:
         """Clicks `[row, position]`, `longest` positions wide: row i is `sample` with the two words of `keys[i]`."""
         clicks = np.zeros((len(lists), longest), np.bool_)
-        for row, documents in enumerate(lists):
-            ranks = self.sample(documents, f"k1:{keys[row].astype('<u8').tobytes().hex()}")
+        for row, (documents, key) in enumerate(zip(lists, key_names(keys.astype("<u8").tobytes()), strict=True)):
+            ranks = self.sample(documents, key)
             clicks[row, [rank - 1 for rank in ranks]] = True
         return clicks
 

@@ -65,6 +65,7 @@ MAX_EVENTS = 500  # of one request
 FAILED = 500  # the status of an answer
 MAX_TRIES = 5  # tries of a record that gets status 500 while other requests succeed
 MAX_FAILURES = 3  # records in a row with status 500 until delivery pauses
+SPOOL_SECONDS = 1.0  # between two rounds of delivery while records are spooled
 _CHUNK = 200  # records read at a time
 log = logging.getLogger("interleaf.client")
 
@@ -175,9 +176,9 @@ class DeliveryThread:
                 self._ended.wait(most)
 
     def _idle(self) -> float:
-        """Seconds until the next round. A spool with records is checked every second: other processes may fail."""
+        """Seconds until the next round. A spool with records is checked often: other processes may fail."""
         due = self._refreshed + self._refresh - time.monotonic()
-        return max(0.0, due if self._spool.is_empty() else min(due, 1.0))
+        return max(0.0, due if self._spool.is_empty() else min(due, SPOOL_SECONDS))
 
     def _round(self) -> None:
         self._is_slow, self._failures, self._failures_in_a_row = False, 0, 0

@@ -19,7 +19,7 @@ from interleaf.errors import ClickError, ListError, MethodError, RandomnessError
 from interleaf.interleaving.rankings import check_k, check_rankers
 from interleaf.kernels.arrays import Array, DrawnLists as DrawnLists, EncodedRankings, Impression, pairs
 from interleaf.kernels.jit import kernel
-from interleaf.kernels.randomness import Key, bytes_of, key_of
+from interleaf.kernels.randomness import Key, key_of
 from interleaf.methods.loops import credit_batch as credit_loop, score_columns
 from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme, scheme_of
@@ -275,7 +275,8 @@ def impressions_of(shown: InterleavedBatch, schemes: Iterable[Scheme]) -> Impres
 
 def _words(keys: Sequence[str]) -> Array:
     """`[row, 2]`: the words of the keys with these names."""
-    return np.frombuffer(b"".join(map(bytes_of, keys)), "<u8").reshape(-1, 2).astype(np.uint64)
+    digits = "".join(keys).replace("k1:", "")
+    return np.frombuffer(bytes.fromhex(digits), "<u8").reshape(-1, 2).astype(np.uint64)
 
 
 def unshown_ranks(rankings: Array, queries: Array, documents: Array, counts: Array, choices: Array) -> Array:

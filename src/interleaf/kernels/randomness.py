@@ -114,6 +114,16 @@ def bytes_of(key: str) -> bytes:
     return bytes.fromhex(key[3:])
 
 
+def key_names(words: bytes) -> list[str]:
+    """The names of keys of 16 bytes each.
+
+    >>> key_names(bytes(range(16)))
+    ['k1:000102030405060708090a0b0c0d0e0f']
+    """
+    digits = words.hex()
+    return [f"k1:{digits[start : start + 32]}" for start in range(0, len(digits), 32)]
+
+
 def digest(encoded: bytes) -> bytes:
     """The 128 bits of a key from its delimited parts."""
     return blake2b(encoded, digest_size=16, person=b"interleaf key 1").digest()

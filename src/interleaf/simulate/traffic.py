@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from interleaf.interleaving import batch, kernel_calls
 from interleaf.kernels.arrays import Array, Impression
-from interleaf.kernels.randomness import delimited, digest
+from interleaf.kernels.randomness import delimited, digest, key_names
 from interleaf.log import schema
 from interleaf.methods.registry import Method
 from interleaf.simulate import people
@@ -90,12 +90,6 @@ def _digits(numbers: Array) -> pa.Array:
     return pa.array(numbers).cast(pa.string())
 
 
-def _key_names(keys: Array) -> pa.Array:
-    """`k1:` and the 32 hexadecimal digits of each row's 16 bytes."""
-    digits = keys.astype("<u8").tobytes().hex()
-    return pa.array([f"k1:{digits[start : start + 32]}" for start in range(0, len(digits), 32)], pa.string())
-
-
 class TrafficSimulator:
     """Simulates the pages that units request and their events; units are independent, in any order."""
 
@@ -144,7 +138,7 @@ class TrafficSimulator:
             "query": self._query_names.take(pa.array(rows.query % len(self._queries))),
             "arm": pa.array([one.name for one in self._arms]).take(arm),
             "method": pa.array([one.chosen.text for one in self._arms]).take(arm),
-            "key": _key_names(rows.keys),
+            "key": pa.array(key_names(rows.keys.astype("<u8").tobytes()), pa.string()),
             "page": pa.repeat(pa.scalar(1, pa.int16()), count),
         }
 
