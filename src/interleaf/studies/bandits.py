@@ -176,7 +176,7 @@ def _worlds(task: StudyRun, data: Judged, features: Sequence[int]) -> dict[str, 
 
 def _points(size: BanditScale) -> Array:
     """Impressions for the chart and the tables, all at the end of an epoch."""
-    evenly = np.geomspace(EPOCH, size.impressions[-1], POINTS_OF_CHART) // EPOCH * EPOCH
+    evenly = np.linspace(EPOCH, size.impressions[-1], POINTS_OF_CHART) // EPOCH * EPOCH
     return np.unique(np.concatenate([evenly.astype(np.int64), np.array(size.impressions)]))
 
 
@@ -234,12 +234,15 @@ def _world_table(worlds: Mapping[str, PreferenceWorld]) -> Table:
 
 
 def _chart(cells: Iterable[BanditCell], runs: Runs) -> dict[str, Any]:
+    """Regret over impressions; uniform pairs, which are the same in epochs, are in all panels."""
     rows: list[dict[str, Any]] = []
     for cell in cells:
-        panel = ", ".join(str(COLUMNS[column](cell)) for column in ("people", "choice"))
-        for point, regret in zip(runs[cell].points.tolist(), runs[cell].regret.mean(axis=1).tolist(), strict=True):
-            rows.append({"impressions": point, "regret": regret, "algorithm": cell.algorithm, "panel": panel})
-    return plots.lines(rows, "impressions", "regret", "algorithm", "Cumulative regret", facet="panel")
+        for choice in (EACH, EPOCHS) if cell.algorithm == REFERENCE else (COLUMNS["choice"](cell),):
+            panel = f"{COLUMNS['people'](cell)}, {choice}"
+            for point, regret in zip(runs[cell].points.tolist(), runs[cell].regret.mean(axis=1).tolist(), strict=True):
+                rows.append({"impressions": point, "regret": regret, "algorithm": cell.algorithm, "panel": panel})
+    title = "Cumulative regret"
+    return plots.lines(rows, "impressions", "regret", "algorithm", title, facet="panel", logarithmic=False)
 
 
 def at_most(tables: PrintedTables, title: str, limit: float, row: Mapping[str, str]) -> Answer:
