@@ -21,7 +21,7 @@ FILES = sorted(SOURCES.rglob("*.py"))
 FLOORS = (
     ("errors", "stable_codes", "tables"),
     ("environment", "spec", "kernels"),
-    ("methods", "plots", "stats"),
+    ("dueling_bandits", "methods", "plots", "stats"),
     ("interleaving", "metrics"),
     ("", "clicks", "log"),
     ("audit", "decode", "experiment", "importers", "simulate"),

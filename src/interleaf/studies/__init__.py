@@ -23,6 +23,7 @@ STUDIES = {
     "caption2012": "clicks that results owe to their captions, and what is left of a preference without (H12c)",
     "oosterhuis2017": "binary error of multileaving methods (O17)",
     "sensitivity": "the traffic that each method and scheme needs to find the better ranker",
+    "bandits": "how much regret dueling bandits save, and at which ranker they end",
     "fidelity": "what every method gets wrong with unlimited clicks, and what people saw meanwhile",
 }
 SCALES = ("quick", "paper")
