@@ -23,7 +23,6 @@ from benchmarks.claims import CLAIMS, Effort, Row
 from benchmarks.counting_clicks import History, experiments, history
 from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.clicks import Cascade
-from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS, UNIT, hash_of
 from interleaf.methods.registry import methods, resolve
 from interleaf.report.comparisons import RankerPairs
