@@ -1,8 +1,9 @@
 """Worlds of several queries: an old log by chance, what it says of new rankers, and the enumerated truth."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class World(NamedTuple):
 
     method: str
     k: int
-    parts: Sequence[Part]
+    parts: tuple[Part, ...]
 
 
 def coins(**chances: float) -> Callable[[Ranking], Patterns]:
@@ -61,34 +62,38 @@ def _score(part: Part, k: int, oracle: Any) -> float:
     return float(live[0][1])
 
 
-def happened(world: World) -> Iterator[tuple[int, Ranking, tuple[bool, ...], float, float]]:
+@cache
+def happened(world: World) -> list[tuple[int, Ranking, tuple[bool, ...], float, float]]:
     """Every query, list and clicks of the log, with their chance and that of the list."""
+    found = []
     for query, part in enumerate(world.parts):
         lists: dict[Ranking, Fraction] = {}
         for (shown, _), chance in ORACLES[world.method].distribution(rankings_of(part.old), world.k).items():
             lists[shown] = lists.get(shown, Fraction(0)) + chance
         for shown, chance in lists.items():
             for pattern, of_clicks in part.people(shown).items():
-                yield query, shown, tuple(map(bool, pattern)), part.share * float(chance * of_clicks), float(chance)
+                clicks = tuple(map(bool, pattern))
+                found.append((query, shown, clicks, part.share * float(chance * of_clicks), float(chance)))
+    return found
 
 
 def old_of(world: World, rows: int, seed: int) -> OldImpressions:
     """Impressions by chance, two of each unit."""
-    outcomes, chance = list(happened(world)), np.random.default_rng(seed)
+    outcomes, chance = happened(world), np.random.default_rng(seed)
     weights = np.array([outcome[3] for outcome in outcomes])
-    some = [outcomes[number] for number in chance.choice(len(outcomes), rows, p=weights / weights.sum())]
+    some = chance.choice(len(outcomes), rows, p=weights / weights.sum())
     hashes = {letter: buckets.hash_of(buckets.DOCUMENT, letter) for letter in "abcdexyz"}
     made = OldRows(
         identity=np.arange(rows, dtype=np.uint64),
-        query=np.array([query for query, *_ in some]),
-        documents=np.array([[hashes[str(document)] for document in shown] for _, shown, *_ in some], np.uint64),
+        query=np.array([query for query, *_ in outcomes])[some],
+        documents=np.array([[hashes[str(one)] for one in shown] for _, shown, *_ in outcomes], np.uint64)[some],
         counts=np.full(rows, world.k),
-        clicks=np.array([clicks for _, _, clicks, *_ in some]),
+        clicks=np.array([clicks for _, _, clicks, *_ in outcomes])[some],
         teams=np.full((rows, world.k), -1, np.int8),
         unit=chance.integers(0, 2**64, rows // 2, np.uint64).repeat(2),
         union=np.full(rows, 4),
         rankers=np.full(rows, 2),
-        log_chance=np.log([of_list for *_, of_list in some]),
+        log_chance=np.log([of_list for *_, of_list in outcomes])[some],
         log_joint=np.full(rows, np.nan),
     )
     return OldImpressions(made, [str(query) for query in range(len(world.parts))], world.method)
