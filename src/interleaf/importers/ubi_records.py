@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain, compress
+from itertools import compress
 from operator import attrgetter
 from types import NoneType
 from typing import Any
@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Struct, field
 
+from interleaf.importers.exported_columns import ROW
 from interleaf.importers.protocol import ImportNote, ImportResult
-from interleaf.importers.ubi_export import CARRIED
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.jsonl import MAX_LINE_BYTES, LineError, parse_line, split_lines
 
@@ -89,7 +89,7 @@ class Record(Struct, gc=False):
     user_query: Any = UNSET
     timestamp: Any = None
     event_attributes: EventAttributes | NotObject = None
-    query_attributes: Any = None
+    query_attributes: msgspec.Raw = msgspec.Raw()  # often equal in many records, so each distinct one is decoded once
     query_response_hit_ids: Any = UNSET
     user_id: Any = None
     source: Record | NotObject = field(name="_source", default=None)
@@ -109,15 +109,14 @@ class Record(Struct, gc=False):
 Entry = tuple[int, Record, Any]
 Columns = dict[str, Any]  # by name: a list of values of any type, or an Arrow array after the conversion
 
-# Queries. `owners` are names of rankers, one for each hit, if an engine interleaved; `own` are the columns of a query
-# that our export wrote, as text; `attributes` is a JSON object of all other texts.
+# Queries. `owners` are names of rankers, one for each hit, if an engine interleaved; `own` is the `interleaf_row` of a
+# query that our export wrote; `attributes` is a JSON object of all other texts.
 QUERIES = pa.schema(
     [
         *(("query_id", pa.string()), ("time", pa.int64())),
         *((name, pa.string()) for name in ("text", "application", "user", "client", "session")),
         *((name, pa.list_(pa.string())) for name in ("hits", "owners")),
-        ("own", pa.struct([(name, pa.string()) for name in CARRIED])),
-        ("attributes", pa.string()),
+        *((name, pa.string()) for name in ("own", "attributes")),
     ]
 )
 # Events. `rank` is known if our export wrote the event; else it is found by the object or the ordinal.
@@ -132,6 +131,7 @@ EVENTS = pa.schema(
 _NO_OBJECT, _NO_POSITION = Object(), Position()
 _NO_ATTRIBUTES = EventAttributes(_NO_POSITION, object=_NO_OBJECT)
 _decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
+_decode_any = msgspec.json.Decoder(float_hook=float).decode
 _encode = msgspec.json.Encoder().encode
 _SIMPLE = (str, int, float, bool)  # types of attributes that are written as texts
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -204,9 +204,7 @@ def _query_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """The values of queries by column, as they are in the records."""
     lines, records, owners = ([entry[place] for entry in entries] for place in range(3))
     columns = _values(records, _RECORD_FIELDS | _QUERY_FIELDS) | {"line": lines, "owners": owners}
-    texts, columns["lost"] = _texts_in(columns["attributes"])
-    own, columns["attributes"] = split_own(texts)
-    return columns | {f"own.{name}": column for name, column in own.items()}
+    return columns | {"attributes": list(map(bytes, columns["attributes"]))}
 
 
 class ColumnBuilder:
@@ -231,8 +229,7 @@ class ColumnBuilder:
 
     def batches(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The collected records as batches of `QUERIES` and `EVENTS`; the next ones start empty."""
-        own = own_array({name: self._queries.pop(f"own.{name}") for name in CARRIED})
-        queries, events = {**self._queries, "own": own}, dict(self._events)
+        queries, events = dict(self._queries), dict(self._events)
         self._queries.clear()
         self._events.clear()
         return self._query_batch(queries), self._event_batch(events)
@@ -261,9 +258,9 @@ class ColumnBuilder:
         hits, texts = columns["hits"], [one if type(one) is str else None for one in columns["text"]]
         for name in ("application", "user", "client", "session"):
             columns[name] = self._ids(columns[name])
-        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += sum(columns["lost"])
+        columns["own"], columns["attributes"], lost = split_own(pa.array(columns["attributes"], pa.string()))
+        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += lost
         columns |= {
-            "attributes": pa.array(columns["attributes"], pa.string()),
             "text": pa.array(texts, pa.string()),
             "hits": pc.if_else(pc.greater(pc.list_value_length(hits), 0), hits, None),
             "owners": pa.array(columns["owners"], pa.list_(pa.string())),
@@ -349,39 +346,48 @@ def _numbers(values: list[Any]) -> pa.Array:
     return pa.array(numbers, pa.float64())
 
 
-def split_own(attributes: Sequence[dict[str, str]]) -> tuple[Columns, list[bytes]]:
-    """The columns of queries that our export wrote, None for other queries; and the other attributes as JSON.
+def split_own(attributes: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray, int]:
+    """The `interleaf_row` of JSON attributes, null if there is none; the other texts; and how many were no texts.
 
-    The values of these columns are removed from `attributes`.
-
-    >>> own, attributes = split_own(
-    ...     [{"experiment": "e", "method": "m", "rankers": "[]", "device": "phone"}, {"arm": "x"}]
-    ... )
-    >>> own["experiment"], own["arm"], attributes
-    (['e', None], [None, None], [b'{"device":"phone"}', b'{"arm":"x"}'])
+    >>> own, others, lost = split_own(pa.array(['{"interleaf_row":"AAAA","device":"phone"}', '{"n":5,"deep":{}}']))
+    >>> own.to_pylist(), others.to_pylist(), lost
+    (['AAAA', None], ['{"device":"phone"}', '{"n":"5"}'], 1)
     """
-    ours = [one if "experiment" in one and "method" in one and "rankers" in one else {} for one in attributes]
-    return {name: [one.pop(name, None) for one in ours] for name in CARRIED}, list(map(_encode, attributes))
+    own, rest = _cut_own(attributes)
+    encoded = rest.dictionary_encode()
+    texts, lost = zip(*map(_texts_in, encoded.dictionary.to_pylist()), strict=True) if len(rest) else ((), ())
+    more = pa.array([one.pop(ROW, None) for one in texts], pa.string()).take(encoded.indices)
+    others = pa.array(map(_encode, texts), pa.string()).take(encoded.indices)
+    return pc.coalesce(own, more), others, int(np.array(lost, np.int64)[np.asarray(encoded.indices)].sum())
 
 
-def own_array(columns: Columns) -> pa.StructArray:
-    """The columns of queries that our export wrote, null for other queries."""
-    arrays = [pa.array(columns[name], pa.string()) for name in CARRIED]
-    mask = pc.is_null(arrays[0])  # the experiment
-    return pa.StructArray.from_arrays(arrays, fields=list(QUERIES.field("own").type), mask=mask)
+def _cut_own(attributes: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
+    """The `interleaf_row` where it comes first, as our export writes it, and the rest of the JSON.
+
+    Without it, attributes are equal in many queries.
+    """
+    nothing, is_first = pa.nulls(len(attributes), pa.string()), pc.starts_with(attributes, f'{{"{ROW}":"')
+    if not is_first.true_count:
+        return nothing, attributes
+    pieces = pc.split_pattern(attributes.filter(is_first), '"', max_splits=4)  # {, the name, the colon, the text, rest
+    own, rest = pc.list_element(pieces, 3), pc.list_element(pieces, 4)
+    if b"\\" in own.buffers()[2].to_pybytes() or not pc.all(pc.starts_with(rest, ",")).as_py():
+        return nothing, attributes
+    rest = pc.binary_replace_slice(rest, 0, 1, "{")
+    return pc.replace_with_mask(nothing, is_first, own), pc.replace_with_mask(attributes, is_first, rest)
 
 
-def _texts_in(attributes: Sequence[Any]) -> tuple[list[dict[str, str]], list[int]]:
+def _texts_in(attributes: str) -> tuple[dict[str, str], int]:
     """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; and how many are others."""
-    objects = [one if type(one) is dict else {} for one in attributes]
-    if set(map(type, chain.from_iterable(map(dict.values, objects)))) <= {str}:
-        return objects, [0] * len(objects)
-    present = [{name: value for name, value in one.items() if value is not None} for one in objects]
-    texts = [
-        {name: one if type(one) is str else json.dumps(one) for name, one in some.items() if type(one) in _SIMPLE}
-        for some in present
-    ]
-    return texts, [len(some) - len(one) for some, one in zip(present, texts, strict=True)]
+    try:
+        values = _decode_any(attributes or "null")
+    except (msgspec.DecodeError, RecursionError):  # a number of thousands of digits
+        return {}, 1
+    present = {name: value for name, value in values.items() if value is not None} if type(values) is dict else {}
+    texts = {
+        name: one if type(one) is str else json.dumps(one) for name, one in present.items() if type(one) in _SIMPLE
+    }
+    return texts, len(present) - len(texts)
 
 
 def id_text(value: Any, counts: Counter[str]) -> str | None:
