@@ -77,7 +77,7 @@ def _with_owners(
     if None in hits:
         raise LineError(ImportNote.DOCUMENT_WITHOUT_ID)
     record = {name: text for name, text in about.items() if text is not None} | value
-    query = msgspec.convert(record | {"query_response_hit_ids": hits}, Record)
+    query = msgspec.json.decode(msgspec.json.encode(record | {"query_response_hit_ids": hits}), type=Record)
     owners = [id_text(document.get(owner), counts) for document in documents]
     return query, owners if any(owners) else None
 

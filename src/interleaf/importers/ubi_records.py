@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import compress
-from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -128,8 +127,7 @@ EVENTS = pa.schema(
         *((name, pa.float64()) for name in ("dwell", "value")),
     ]
 )
-_NO_OBJECT, _NO_POSITION = Object(), Position()
-_NO_ATTRIBUTES = EventAttributes(_NO_POSITION, object=_NO_OBJECT)
+_NO_OBJECT, _NO_ATTRIBUTES = Object(), EventAttributes()
 _decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
 _decode_any = msgspec.json.Decoder(float_hook=float).decode
 _encode = msgspec.json.Encoder().encode
@@ -141,8 +139,8 @@ def decode_records(block: bytes) -> list[Any]:
     """The record of each line of a block; None for a blank line, and a `LineError` for an invalid one."""
     if len(block) <= MAX_LINE_BYTES:
         try:
-            # As text, because msgspec does not check the encoding of fields that it skips.
-            records = _decoder.decode_lines(block.decode())
+            # Else as text, because msgspec does not check the encoding of fields that it skips.
+            records = _decoder.decode_lines(block if block.isascii() else block.decode())
             newlines = np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))  # faster than block.count
             if len(records) == newlines + (not block.endswith(b"\n")):
                 return records
@@ -172,39 +170,55 @@ def click_as_event(record: Record) -> None:
     record.event_attributes = EventAttributes(object=thing, event=record.event, dwell=record.dwell, value=record.value)
 
 
-# By column, the field of a record, or of an object in it, that has the value.
-_RECORD_FIELDS = {"query_id": "query_id", "time": "timestamp", "application": "application"}
-_RECORD_FIELDS |= {"user": "user_id", "client": "client_id", "session": "session_id"}
-_QUERY_FIELDS = {"text": "user_query", "hits": "query_response_hit_ids", "attributes": "query_attributes"}
-_ATTRIBUTE_FIELDS = {name: name for name in ("rank", "dwell", "dwell_time", "value")} | {"owner": "search_config"}
-_OBJECT_FIELDS = {"document": "object_id", "internal": "internal_id"}
+def _record_values(records: Sequence[Record]) -> Columns:
+    """The values of columns that queries and events have, as they are in the records."""
+    return {
+        "query_id": [one.query_id for one in records],
+        "time": [one.timestamp for one in records],
+        "application": [one.application for one in records],
+        "user": [one.user_id for one in records],
+        "client": [one.client_id for one in records],
+        "session": [one.session_id for one in records],
+    }
 
 
-def _values(objects: Sequence[Any], fields: dict[str, str]) -> dict[str, list[Any]]:
-    """The values of columns, as they are in these fields."""
-    return {name: list(map(attrgetter(field), objects)) for name, field in fields.items()}
-
-
-def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def _event_values(entries: Sequence[Entry]) -> Columns:
     """The values of events by column, as they are in the records."""
-    records = [one for _, one, _ in entries]
-    values: list[Any] = [one.event_attributes for one in records]
-    attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in values]
-    objects: list[Any] = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
-    positions: list[Any] = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
-    ids = [name if type(name) is str else None for _, _, name in entries]
-    columns = _values(records, _RECORD_FIELDS | {"kind": "action_name"}) | _values(attributes, _ATTRIBUTE_FIELDS)
-    columns |= _values(objects, _OBJECT_FIELDS) | _values(positions, {"ordinal": "ordinal"})
-    sessions = [session or more.session_id for session, more in zip(columns["session"], attributes, strict=True)]
-    events = [name or more.event for name, more in zip(ids, attributes, strict=True)]
-    return columns | {"line": [number for number, _, _ in entries], "session": sessions, "event": events}
+    records: list[Any] = [one for _, one, _ in entries]
+    attributes: list[Any] = [
+        more if type(more := one.event_attributes) is EventAttributes else _NO_ATTRIBUTES for one in records
+    ]
+    objects = [thing if type(thing := one.object) is Object else _NO_OBJECT for one in attributes]
+    columns = _record_values(records)
+    return columns | {
+        "line": [number for number, _, _ in entries],
+        "session": [session or more.session_id for session, more in zip(columns["session"], attributes, strict=True)],
+        "event": [
+            name if type(name) is str and name else more.event
+            for (_, _, name), more in zip(entries, attributes, strict=True)
+        ],
+        "kind": [one.action_name for one in records],
+        "document": [one.object_id for one in objects],
+        "internal": [one.internal_id for one in objects],
+        "owner": [one.search_config for one in attributes],
+        "ordinal": [place.ordinal if type(place := one.position) is Position else None for one in attributes],
+        "rank": [one.rank for one in attributes],
+        "dwell": [one.dwell for one in attributes],
+        "dwell_time": [one.dwell_time for one in attributes],
+        "value": [one.value for one in attributes],
+    }
 
 
-def _query_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def _query_values(entries: Sequence[Entry]) -> Columns:
     """The values of queries by column, as they are in the records."""
-    lines, records, owners = ([entry[place] for entry in entries] for place in range(3))
-    columns = _values(records, _RECORD_FIELDS | _QUERY_FIELDS) | {"line": lines, "owners": owners}
-    return columns | {"attributes": list(map(bytes, columns["attributes"]))}
+    records: list[Any] = [one for _, one, _ in entries]
+    return _record_values(records) | {
+        "line": [number for number, _, _ in entries],
+        "owners": [owners for _, _, owners in entries],
+        "text": [one.user_query for one in records],
+        "hits": [one.query_response_hit_ids for one in records],
+        "attributes": [bytes(one.query_attributes) for one in records],
+    }
 
 
 class ColumnBuilder:
@@ -282,6 +296,8 @@ class ColumnBuilder:
 
     def _ids(self, values: list[Any]) -> pa.Array:
         """Ids as texts, null for an empty one."""
+        if values.count(None) == len(values):
+            return pa.nulls(len(values), pa.string())
         try:
             texts = pa.array(values, pa.string())
         except pa.ArrowTypeError:
