@@ -268,7 +268,9 @@ class ShuffleFile:
             batches: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
             for schema, start, length in pieces:
                 self._file.seek(start)
-                batches[schema].append(pa.ipc.read_record_batch(pa.py_buffer(self._file.read(length)), schema))
+                piece = pa.allocate_buffer(length)  # from Arrow's pool, which keeps the memory
+                self._file.readinto(memoryview(piece))
+                batches[schema].append(pa.ipc.read_record_batch(piece, schema))
             yield concat(batches[QUERIES], QUERIES), concat(batches[EVENTS], EVENTS)
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from interleaf.importers.exported_columns import MAX_ID, texts_of
+from interleaf.importers.exported_columns import MAX_ID, encode_row, texts_of
 from interleaf.log import schema
 from interleaf.log.reader import LogReading, read
 from interleaf.log.record_batches import iso, rows_of, whole_file
@@ -44,6 +44,7 @@ def _lines(row: dict[str, Any], application: str, field: str) -> Iterator[bytes]
         "query_attributes": texts_of(row),
         "query_response_id": row["impression"],
         "query_response_hit_ids": row["documents"],
+        "interleaf_row": encode_row(row),
     }
     yield _line({"index": {"_index": QUERIES, "_id": row["impression"]}})
     yield _line(about | query)

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Struct, field
 
-from interleaf.importers.exported_columns import ROW
 from interleaf.importers.protocol import ImportNote, ImportResult
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.jsonl import MAX_LINE_BYTES, LineError, parse_line, split_lines
@@ -89,7 +88,8 @@ class Record(Struct, gc=False):
     timestamp: Any = None
     event_attributes: EventAttributes | NotObject = None
     query_attributes: msgspec.Raw = msgspec.Raw()  # often equal in many records, so each distinct one is decoded once
-    query_response_hit_ids: Any = UNSET
+    query_response_hit_ids: msgspec.Raw = msgspec.Raw()
+    interleaf_row: Any = None
     user_id: Any = None
     source: Record | NotObject = field(name="_source", default=None)
     id: Any = field(name="_id", default=None)
@@ -216,7 +216,8 @@ def _query_values(entries: Sequence[Entry]) -> Columns:
         "line": [number for number, _, _ in entries],
         "owners": [owners for _, _, owners in entries],
         "text": [one.user_query for one in records],
-        "hits": [one.query_response_hit_ids for one in records],
+        "own": [one.interleaf_row for one in records],
+        "hits": [bytes(one.query_response_hit_ids) for one in records],
         "attributes": [bytes(one.query_attributes) for one in records],
     }
 
@@ -269,13 +270,14 @@ class ColumnBuilder:
         columns = self._drop_nulls(ImportNote.QUERY_WITHOUT_ID, columns, "query_id")
         columns |= {"time": self._times(columns["time"]), "hits": self._hits(columns["hits"])}
         columns = self._drop_nulls(ImportNote.HIT_WITHOUT_ID, columns, "hits")
-        hits, texts = columns["hits"], [one if type(one) is str else None for one in columns["text"]]
+        hits = columns["hits"]
+        for name in ("text", "own"):
+            columns[name] = pa.array([one if type(one) is str else None for one in columns[name]], pa.string())
         for name in ("application", "user", "client", "session"):
             columns[name] = self._ids(columns[name])
-        columns["own"], columns["attributes"], lost = split_own(pa.array(columns["attributes"], pa.string()))
+        columns["attributes"], lost = texts_in(columns["attributes"])
         self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += lost
         columns |= {
-            "text": pa.array(texts, pa.string()),
             "hits": pc.if_else(pc.greater(pc.list_value_length(hits), 0), hits, None),
             "owners": pa.array(columns["owners"], pa.list_(pa.string())),
         }
@@ -315,17 +317,19 @@ class ColumnBuilder:
             pass  # Arrow accepts fewer formats, and fails if one time is invalid
         return pa.array([since_1970(value, self._counts) for value in values], pa.duration("us")).cast(pa.int64())
 
-    def _hits(self, values: list[Any]) -> pa.ListArray:
+    def _hits(self, values: list[bytes]) -> pa.ListArray:
         """Document ids in shown order; an empty list if there are none, null if one is not an id."""
-        lists = [hits if type(hits) is list else [] for hits in values]
-        try:
-            column = pa.array(lists, pa.list_(pa.string()))
-            if not column.values.null_count:
-                return column
-        except pa.ArrowTypeError:
-            pass
-        texts = [[id_text(hit, self._counts) for hit in hits] for hits in lists]
-        return pa.array([None if None in hits else hits for hits in texts], pa.list_(pa.string()))
+        column, others = _split_texts(values)
+        if not others:
+            return column
+        lists = [_decode_any(values[place]) if values[place] else None for place in others]
+        texts = [[id_text(hit, self._counts) for hit in hits] if type(hits) is list else [] for hits in lists]
+        rows: list[Any] = [None] * len(values)
+        for place, hits in zip(others, texts, strict=True):
+            rows[place] = None if None in hits else hits
+        is_other = np.zeros(len(values), np.bool_)
+        is_other[others] = True
+        return pc.if_else(pa.array(is_other), pa.array(rows, column.type), column)
 
     def _ordinals(self, values: list[Any]) -> pa.Array:
         """Whole numbers that a log can hold, null for others."""
@@ -362,41 +366,43 @@ def _numbers(values: list[Any]) -> pa.Array:
     return pa.array(numbers, pa.float64())
 
 
-def split_own(attributes: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray, int]:
-    """The `interleaf_row` of JSON attributes, null if there is none; the other texts; and how many were no texts.
+def _split_texts(values: list[bytes]) -> tuple[pa.ListArray, list[int]]:
+    """JSON lists of texts; and the places of values that may be something else, where the result is wrong.
 
-    >>> own, others, lost = split_own(pa.array(['{"interleaf_row":"AAAA","device":"phone"}', '{"n":5,"deep":{}}']))
-    >>> own.to_pylist(), others.to_pylist(), lost
-    (['AAAA', None], ['{"device":"phone"}', '{"n":"5"}'], 1)
+    A text ends at the first quote. So a value is a list of texts without escapes if no quote is left after a split by
+    the characters between two texts.
+
+    >>> lists, others = _split_texts([b'["a","b"]', b"[1]", b'["c"]'])
+    >>> lists.to_pylist(), others
+    ([['a', 'b'], [''], ['c']], [1])
     """
-    own, rest = _cut_own(attributes)
-    encoded = rest.dictionary_encode()
-    texts, lost = zip(*map(_texts_in, encoded.dictionary.to_pylist()), strict=True) if len(rest) else ((), ())
-    more = pa.array([one.pop(ROW, None) for one in texts], pa.string()).take(encoded.indices)
-    others = pa.array(map(_encode, texts), pa.string()).take(encoded.indices)
-    return pc.coalesce(own, more), others, int(np.array(lost, np.int64)[np.asarray(encoded.indices)].sum())
+    texts = pa.array(values, pa.binary())
+    between = b'", "' if b'", "' in b"".join(values[:100]) else b'","'
+    pieces = pc.split_pattern(pc.binary_slice(texts, 2, -2), between)
+    data = pieces.values.buffers()[2].to_pybytes() if len(pieces.values) else b""
+    is_list = pc.and_(pc.starts_with(texts, b'["'), pc.ends_with(texts, b'"]'))
+    is_text = np.asarray(is_list) & (b'"' not in data) & (b"\\" not in data)
+    return pieces.cast(pa.list_(pa.string())), np.flatnonzero(~is_text).tolist()
 
 
-def _cut_own(attributes: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
-    """The `interleaf_row` where it comes first, as our export writes it, and the rest of the JSON.
+def texts_in(attributes: Sequence[bytes]) -> tuple[pa.StringArray, int]:
+    """JSON of the texts in JSON attributes, and how many attributes are no texts; equal JSON is decoded once.
 
-    Without it, attributes are equal in many queries.
+    >>> texts, lost = texts_in([b'{"device":"phone","n":5,"deep":{}}', b"null"])
+    >>> texts.to_pylist(), lost
+    (['{"device":"phone","n":"5"}', '{}'], 1)
     """
-    nothing, is_first = pa.nulls(len(attributes), pa.string()), pc.starts_with(attributes, f'{{"{ROW}":"')
-    if not is_first.true_count:
-        return nothing, attributes
-    pieces = pc.split_pattern(attributes.filter(is_first), '"', max_splits=4)  # {, the name, the colon, the text, rest
-    own, rest = pc.list_element(pieces, 3), pc.list_element(pieces, 4)
-    if b"\\" in own.buffers()[2].to_pybytes() or not pc.all(pc.starts_with(rest, ",")).as_py():
-        return nothing, attributes
-    rest = pc.binary_replace_slice(rest, 0, 1, "{")
-    return pc.replace_with_mask(nothing, is_first, own), pc.replace_with_mask(attributes, is_first, rest)
+    codes = {raw: code for code, raw in enumerate(dict.fromkeys(attributes))}
+    code = np.array([codes[raw] for raw in attributes], np.int64)
+    texts = list(map(_texts_in, codes))
+    lost = np.array([count for _, count in texts], np.int64)[code]
+    return pa.array([_encode(one) for one, _ in texts], pa.string()).take(pa.array(code)), int(lost.sum())
 
 
-def _texts_in(attributes: str) -> tuple[dict[str, str], int]:
+def _texts_in(attributes: bytes) -> tuple[dict[str, str], int]:
     """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; and how many are others."""
     try:
-        values = _decode_any(attributes or "null")
+        values = _decode_any(attributes or b"null")
     except (msgspec.DecodeError, RecursionError):  # a number of thousands of digits
         return {}, 1
     present = {name: value for name, value in values.items() if value is not None} if type(values) is dict else {}
