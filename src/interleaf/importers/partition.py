@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -19,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf.importers.protocol import ImportNote
-from interleaf.importers.ubi_records import EVENTS, QUERIES, SHOWN, concat, own_array, split_own
+from interleaf.importers.ubi_records import EVENTS, QUERIES, SHOWN, concat
 from interleaf.kernels.arrays import Array
 
 Row = dict[str, Any]
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+_encode_attributes = msgspec.json.Encoder().encode
 
 
 def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
@@ -34,15 +34,12 @@ def each_once(queries: pa.RecordBatch, counts: Counter[str]) -> pa.RecordBatch:
         return queries
     merged: dict[str, Row] = {}
     for row in queries.filter(pa.array(is_repeated)).to_pylist():
-        own = {name: text for name, text in (row.pop("own") or {}).items() if text is not None}
-        row["attributes"] = own | json.loads(row["attributes"])
+        row["attributes"] = _decode_attributes(row["attributes"])
         first = merged.setdefault(row["query_id"], row)
         if first is not row:
             merged[row["query_id"]] = _merge_rows(first, row, counts)
-    own, attributes = split_own([row["attributes"] for row in merged.values()])
-    rows = pa.RecordBatch.from_pylist([row | {"attributes": None} for row in merged.values()], QUERIES)
-    for name, column in (("own", own_array(own)), ("attributes", pa.array(attributes, pa.string()))):
-        rows = rows.set_column(QUERIES.get_field_index(name), QUERIES.field(name), column)
+    texts = [row | {"attributes": _encode_attributes(row["attributes"])} for row in merged.values()]
+    rows = pa.RecordBatch.from_pylist(texts, QUERIES)
     order = np.concatenate([codes[~is_repeated], np.unique(codes[is_repeated])])
     return pa.concat_batches([queries.filter(pa.array(~is_repeated)), rows]).take(pa.array(np.argsort(order)))
 
@@ -271,7 +268,9 @@ class ShuffleFile:
             batches: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
             for schema, start, length in pieces:
                 self._file.seek(start)
-                batches[schema].append(pa.ipc.read_record_batch(pa.py_buffer(self._file.read(length)), schema))
+                piece = pa.allocate_buffer(length)  # from Arrow's pool, which keeps the memory
+                self._file.readinto(memoryview(piece))
+                batches[schema].append(pa.ipc.read_record_batch(piece, schema))
             yield concat(batches[QUERIES], QUERIES), concat(batches[EVENTS], EVENTS)
 
     def __enter__(self) -> Self:

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaf.importers.exported_columns import attributes_in, decode_rows, shared_columns
 from interleaf.importers.foreign_lists import Foreign, LogEvidence, attribute_maps
 from interleaf.importers.partition import Partition, lists_of
 from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
-from interleaf.importers.ubi_export import CARRIED, PREFIX, decode_column
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.event_join import MergedCopies, merge_copies
@@ -163,25 +163,22 @@ class Joiner:
     def _own(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that our export wrote; lists that cannot be decoded are marked as not usable."""
         places = np.flatnonzero(usable)
-        own = part.queries["own"].take(pa.array(places))
-        columns, problems = {}, dict[int, str]()
-        for name in CARRIED:
-            columns[name], wrong = decode_column(name, pc.struct_field(own, name))
-            problems = wrong | problems
+        codes, code = np.unique(part.codes[places], return_inverse=True)
+        attributes = [part.attributes[number] for number in codes.tolist()]
+        shared, wrong = shared_columns(attributes)
+        columns, problems = decode_rows(part.queries["own"].take(pa.array(places)))
+        columns |= {name: column.take(pa.array(code)) for name, column in shared.items()}
+        problems = {place: wrong[number] for place, number in enumerate(code.tolist()) if number in wrong} | problems
         for place, problem in sorted(problems.items()):
             query = part.queries["query_id"][int(places[place])].as_py()
             self._imported.drop(ImportNote.UNREADABLE_COLUMNS, f"query_id {query!r}: {problem}")
+        columns["impression"] = part.queries["query_id"].take(pa.array(places))
+        for name, column in (("unit", "client"), ("session", "session")):
+            columns[name] = pc.coalesce(columns[name], part.queries[column].take(pa.array(places)))
+        columns["attributes"] = attribute_maps(list(map(attributes_in, attributes)), code)
         usable[places[list(problems)]] = False
         is_usable = pa.array(usable[places])
-        columns = {name: column.filter(is_usable) for name, column in columns.items()}
-        names = part.queries["query_id"].filter(pa.array(usable))
-        defaults = {"version": 1, "arm": schema.INTERLEAVED, "impression": names}
-        attributes = [{name.removeprefix(PREFIX): text for name, text in one.items()} for one in part.attributes]
-        return (
-            columns
-            | {name: pc.coalesce(columns[name], default) for name, default in defaults.items()}
-            | {"attributes": attribute_maps(attributes, part.codes[usable])}
-        )
+        return {name: column.filter(is_usable) for name, column in columns.items()}
 
 
 def _events(part: Partition, places: dict[str, Array], usable: Array) -> pa.ListArray:

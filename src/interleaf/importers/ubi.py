@@ -50,6 +50,7 @@ class UbiReader:
         self._answer_of, self._shuffle, self._result = answer_of, shuffle, result
         self._queries: list[Entry] = []
         self._events: list[Entry] = []
+        self.is_own = True  # whether our export wrote all records
 
     def read(self, file: LogFile) -> None:
         """Read all lines of a file, plain or gzip."""
@@ -61,9 +62,14 @@ class UbiReader:
             self._queries.clear()
             self._events.clear()
             if len(columns) >= MAX_ENTRIES:
-                self._shuffle.add(*columns.batches())
+                self._add_to_shuffle(*columns.batches())
         if len(columns):
-            self._shuffle.add(*columns.batches())
+            self._add_to_shuffle(*columns.batches())
+
+    def _add_to_shuffle(self, queries: pa.RecordBatch, events: pa.RecordBatch) -> None:
+        has_own_ranks = not events["rank"].null_count and events["rank"].equals(events["ordinal"])
+        self.is_own &= not queries["own"].null_count and has_own_ranks and events["owner"].null_count == len(events)
+        self._shuffle.add(queries, events)
 
     def _read_block(self, block: bytes, first: int, name: Any, path: object) -> tuple[int, Any]:
         """Add the records of a block whose first line has this number; returns the number and name for the next one.
@@ -72,10 +78,14 @@ class UbiReader:
         """
         records, lines = decode_records(block), split_lines(block) if self._answer_of else None
         for number, record in enumerate(records, first):
-            if type(record) is Record and record.action_name is not None and type(record.source) is not Record:
-                self._events.append((number, record, name))
-                name = None
-                continue
+            if type(record) is Record:  # most lines are an event or an action line
+                if record.action_name is not None and type(record.source) is not Record:
+                    self._events.append((number, record, name))
+                    name = None
+                    continue
+                if type(record.index) is Action and record.query_id is None:
+                    name = record.index.id
+                    continue
             try:
                 name = self._add(number, record, name, lines[number - first] if lines else b"")
             except (LineError, msgspec.DecodeError, RecursionError) as problem:
@@ -100,7 +110,7 @@ class UbiReader:
             answer = _decode_answer(line)
             answer = answer["_source"] if is_hit else answer
             self._queries.append((number, *self._answer_of(answer, self._result.counts)))
-        elif is_answer or record.user_query is not UNSET or record.query_response_hit_ids is not UNSET:
+        elif is_answer or record.user_query is not UNSET or len(record.query_response_hit_ids):
             self._queries.append((number, record, None))
         elif record.document is not UNSET:
             click_as_event(record)
@@ -133,15 +143,17 @@ def import_records(
     files = files_of(source)
     if wrong := [str(file.path) for file in files if file.is_parquet or file.is_csv]:
         raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
-    imported, evidence = ImportResult(), LogEvidence()
+    imported = ImportResult()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
     with _without_collector(), ShuffleFile(size) as shuffle:
         reader = UbiReader(answer_of, shuffle, imported)
         for file in files:
             reader.read(file)
-        for queries, events in shuffle.parts():
-            evidence.add(Partition(queries, events))
-        _check_count(evidence.queries, imported, files)
+        evidence = LogEvidence(ours=int(reader.is_own))  # the rest is about records of other systems
+        if not reader.is_own:
+            for queries, events in shuffle.parts():
+                evidence.add(Partition(queries, events))
+            _check_count(evidence.queries, imported, files)
         joiner = Joiner(evidence, options, imported)
 
         def batches() -> Iterator[pa.RecordBatch]:

@@ -10,8 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain, compress
-from operator import attrgetter
+from itertools import compress
 from types import NoneType
 from typing import Any
 
@@ -22,7 +21,6 @@ import pyarrow.compute as pc
 from msgspec import UNSET, Struct, field
 
 from interleaf.importers.protocol import ImportNote, ImportResult
-from interleaf.importers.ubi_export import CARRIED
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.jsonl import MAX_LINE_BYTES, LineError, parse_line, split_lines
 
@@ -89,8 +87,9 @@ class Record(Struct, gc=False):
     user_query: Any = UNSET
     timestamp: Any = None
     event_attributes: EventAttributes | NotObject = None
-    query_attributes: Any = None
-    query_response_hit_ids: Any = UNSET
+    query_attributes: msgspec.Raw = msgspec.Raw()  # often equal in many records, so each distinct one is decoded once
+    query_response_hit_ids: msgspec.Raw = msgspec.Raw()
+    interleaf_row: Any = None
     user_id: Any = None
     source: Record | NotObject = field(name="_source", default=None)
     id: Any = field(name="_id", default=None)
@@ -109,15 +108,14 @@ class Record(Struct, gc=False):
 Entry = tuple[int, Record, Any]
 Columns = dict[str, Any]  # by name: a list of values of any type, or an Arrow array after the conversion
 
-# Queries. `owners` are names of rankers, one for each hit, if an engine interleaved; `own` are the columns of a query
-# that our export wrote, as text; `attributes` is a JSON object of all other texts.
+# Queries. `owners` are names of rankers, one for each hit, if an engine interleaved; `own` is the `interleaf_row` of a
+# query that our export wrote; `attributes` is a JSON object of all other texts.
 QUERIES = pa.schema(
     [
         *(("query_id", pa.string()), ("time", pa.int64())),
         *((name, pa.string()) for name in ("text", "application", "user", "client", "session")),
         *((name, pa.list_(pa.string())) for name in ("hits", "owners")),
-        ("own", pa.struct([(name, pa.string()) for name in CARRIED])),
-        ("attributes", pa.string()),
+        *((name, pa.string()) for name in ("own", "attributes")),
     ]
 )
 # Events. `rank` is known if our export wrote the event; else it is found by the object or the ordinal.
@@ -129,9 +127,9 @@ EVENTS = pa.schema(
         *((name, pa.float64()) for name in ("dwell", "value")),
     ]
 )
-_NO_OBJECT, _NO_POSITION = Object(), Position()
-_NO_ATTRIBUTES = EventAttributes(_NO_POSITION, object=_NO_OBJECT)
+_NO_OBJECT, _NO_ATTRIBUTES = Object(), EventAttributes()
 _decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
+_decode_any = msgspec.json.Decoder(float_hook=float).decode
 _encode = msgspec.json.Encoder().encode
 _SIMPLE = (str, int, float, bool)  # types of attributes that are written as texts
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -141,8 +139,8 @@ def decode_records(block: bytes) -> list[Any]:
     """The record of each line of a block; None for a blank line, and a `LineError` for an invalid one."""
     if len(block) <= MAX_LINE_BYTES:
         try:
-            # As text, because msgspec does not check the encoding of fields that it skips.
-            records = _decoder.decode_lines(block.decode())
+            # Else as text, because msgspec does not check the encoding of fields that it skips.
+            records = _decoder.decode_lines(block if block.isascii() else block.decode())
             newlines = np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))  # faster than block.count
             if len(records) == newlines + (not block.endswith(b"\n")):
                 return records
@@ -172,41 +170,56 @@ def click_as_event(record: Record) -> None:
     record.event_attributes = EventAttributes(object=thing, event=record.event, dwell=record.dwell, value=record.value)
 
 
-# By column, the field of a record, or of an object in it, that has the value.
-_RECORD_FIELDS = {"query_id": "query_id", "time": "timestamp", "application": "application"}
-_RECORD_FIELDS |= {"user": "user_id", "client": "client_id", "session": "session_id"}
-_QUERY_FIELDS = {"text": "user_query", "hits": "query_response_hit_ids", "attributes": "query_attributes"}
-_ATTRIBUTE_FIELDS = {name: name for name in ("rank", "dwell", "dwell_time", "value")} | {"owner": "search_config"}
-_OBJECT_FIELDS = {"document": "object_id", "internal": "internal_id"}
+def _record_values(records: Sequence[Record]) -> Columns:
+    """The values of columns that queries and events have, as they are in the records."""
+    return {
+        "query_id": [one.query_id for one in records],
+        "time": [one.timestamp for one in records],
+        "application": [one.application for one in records],
+        "user": [one.user_id for one in records],
+        "client": [one.client_id for one in records],
+        "session": [one.session_id for one in records],
+    }
 
 
-def _values(objects: Sequence[Any], fields: dict[str, str]) -> dict[str, list[Any]]:
-    """The values of columns, as they are in these fields."""
-    return {name: list(map(attrgetter(field), objects)) for name, field in fields.items()}
-
-
-def _event_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def _event_values(entries: Sequence[Entry]) -> Columns:
     """The values of events by column, as they are in the records."""
-    records = [one for _, one, _ in entries]
-    values: list[Any] = [one.event_attributes for one in records]
-    attributes = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in values]
-    objects: list[Any] = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
-    positions: list[Any] = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
-    ids = [name if type(name) is str else None for _, _, name in entries]
-    columns = _values(records, _RECORD_FIELDS | {"kind": "action_name"}) | _values(attributes, _ATTRIBUTE_FIELDS)
-    columns |= _values(objects, _OBJECT_FIELDS) | _values(positions, {"ordinal": "ordinal"})
-    sessions = [session or more.session_id for session, more in zip(columns["session"], attributes, strict=True)]
-    events = [name or more.event for name, more in zip(ids, attributes, strict=True)]
-    return columns | {"line": [number for number, _, _ in entries], "session": sessions, "event": events}
+    records: list[Any] = [one for _, one, _ in entries]
+    attributes: list[Any] = [
+        more if type(more := one.event_attributes) is EventAttributes else _NO_ATTRIBUTES for one in records
+    ]
+    objects = [thing if type(thing := one.object) is Object else _NO_OBJECT for one in attributes]
+    columns = _record_values(records)
+    return columns | {
+        "line": [number for number, _, _ in entries],
+        "session": [session or more.session_id for session, more in zip(columns["session"], attributes, strict=True)],
+        "event": [
+            name if type(name) is str and name else more.event
+            for (_, _, name), more in zip(entries, attributes, strict=True)
+        ],
+        "kind": [one.action_name for one in records],
+        "document": [one.object_id for one in objects],
+        "internal": [one.internal_id for one in objects],
+        "owner": [one.search_config for one in attributes],
+        "ordinal": [place.ordinal if type(place := one.position) is Position else None for one in attributes],
+        "rank": [one.rank for one in attributes],
+        "dwell": [one.dwell for one in attributes],
+        "dwell_time": [one.dwell_time for one in attributes],
+        "value": [one.value for one in attributes],
+    }
 
 
-def _query_values(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def _query_values(entries: Sequence[Entry]) -> Columns:
     """The values of queries by column, as they are in the records."""
-    lines, records, owners = ([entry[place] for entry in entries] for place in range(3))
-    columns = _values(records, _RECORD_FIELDS | _QUERY_FIELDS) | {"line": lines, "owners": owners}
-    texts, columns["lost"] = _texts_in(columns["attributes"])
-    own, columns["attributes"] = split_own(texts)
-    return columns | {f"own.{name}": column for name, column in own.items()}
+    records: list[Any] = [one for _, one, _ in entries]
+    return _record_values(records) | {
+        "line": [number for number, _, _ in entries],
+        "owners": [owners for _, _, owners in entries],
+        "text": [one.user_query for one in records],
+        "own": [one.interleaf_row for one in records],
+        "hits": [bytes(one.query_response_hit_ids) for one in records],
+        "attributes": [bytes(one.query_attributes) for one in records],
+    }
 
 
 class ColumnBuilder:
@@ -231,8 +244,7 @@ class ColumnBuilder:
 
     def batches(self) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The collected records as batches of `QUERIES` and `EVENTS`; the next ones start empty."""
-        own = own_array({name: self._queries.pop(f"own.{name}") for name in CARRIED})
-        queries, events = {**self._queries, "own": own}, dict(self._events)
+        queries, events = dict(self._queries), dict(self._events)
         self._queries.clear()
         self._events.clear()
         return self._query_batch(queries), self._event_batch(events)
@@ -258,13 +270,14 @@ class ColumnBuilder:
         columns = self._drop_nulls(ImportNote.QUERY_WITHOUT_ID, columns, "query_id")
         columns |= {"time": self._times(columns["time"]), "hits": self._hits(columns["hits"])}
         columns = self._drop_nulls(ImportNote.HIT_WITHOUT_ID, columns, "hits")
-        hits, texts = columns["hits"], [one if type(one) is str else None for one in columns["text"]]
+        hits = columns["hits"]
+        for name in ("text", "own"):
+            columns[name] = pa.array([one if type(one) is str else None for one in columns[name]], pa.string())
         for name in ("application", "user", "client", "session"):
             columns[name] = self._ids(columns[name])
-        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += sum(columns["lost"])
+        columns["attributes"], lost = texts_in(columns["attributes"])
+        self._counts[ImportNote.ATTRIBUTE_NOT_TEXT] += lost
         columns |= {
-            "attributes": pa.array(columns["attributes"], pa.string()),
-            "text": pa.array(texts, pa.string()),
             "hits": pc.if_else(pc.greater(pc.list_value_length(hits), 0), hits, None),
             "owners": pa.array(columns["owners"], pa.list_(pa.string())),
         }
@@ -285,6 +298,8 @@ class ColumnBuilder:
 
     def _ids(self, values: list[Any]) -> pa.Array:
         """Ids as texts, null for an empty one."""
+        if values.count(None) == len(values):
+            return pa.nulls(len(values), pa.string())
         try:
             texts = pa.array(values, pa.string())
         except pa.ArrowTypeError:
@@ -302,17 +317,19 @@ class ColumnBuilder:
             pass  # Arrow accepts fewer formats, and fails if one time is invalid
         return pa.array([since_1970(value, self._counts) for value in values], pa.duration("us")).cast(pa.int64())
 
-    def _hits(self, values: list[Any]) -> pa.ListArray:
+    def _hits(self, values: list[bytes]) -> pa.ListArray:
         """Document ids in shown order; an empty list if there are none, null if one is not an id."""
-        lists = [hits if type(hits) is list else [] for hits in values]
-        try:
-            column = pa.array(lists, pa.list_(pa.string()))
-            if not column.values.null_count:
-                return column
-        except pa.ArrowTypeError:
-            pass
-        texts = [[id_text(hit, self._counts) for hit in hits] for hits in lists]
-        return pa.array([None if None in hits else hits for hits in texts], pa.list_(pa.string()))
+        column, others = _split_texts(values)
+        if not others:
+            return column
+        lists = [_decode_any(values[place]) if values[place] else None for place in others]
+        texts = [[id_text(hit, self._counts) for hit in hits] if type(hits) is list else [] for hits in lists]
+        rows: list[Any] = [None] * len(values)
+        for place, hits in zip(others, texts, strict=True):
+            rows[place] = None if None in hits else hits
+        is_other = np.zeros(len(values), np.bool_)
+        is_other[others] = True
+        return pc.if_else(pa.array(is_other), pa.array(rows, column.type), column)
 
     def _ordinals(self, values: list[Any]) -> pa.Array:
         """Whole numbers that a log can hold, null for others."""
@@ -349,39 +366,50 @@ def _numbers(values: list[Any]) -> pa.Array:
     return pa.array(numbers, pa.float64())
 
 
-def split_own(attributes: Sequence[dict[str, str]]) -> tuple[Columns, list[bytes]]:
-    """The columns of queries that our export wrote, None for other queries; and the other attributes as JSON.
+def _split_texts(values: list[bytes]) -> tuple[pa.ListArray, list[int]]:
+    """JSON lists of texts; and the places of values that may be something else, where the result is wrong.
 
-    The values of these columns are removed from `attributes`.
+    A text ends at the first quote. So a value is a list of texts without escapes if no quote is left after a split by
+    the characters between two texts.
 
-    >>> own, attributes = split_own(
-    ...     [{"experiment": "e", "method": "m", "rankers": "[]", "device": "phone"}, {"arm": "x"}]
-    ... )
-    >>> own["experiment"], own["arm"], attributes
-    (['e', None], [None, None], [b'{"device":"phone"}', b'{"arm":"x"}'])
+    >>> lists, others = _split_texts([b'["a","b"]', b"[1]", b'["c"]'])
+    >>> lists.to_pylist(), others
+    ([['a', 'b'], [''], ['c']], [1])
     """
-    ours = [one if "experiment" in one and "method" in one and "rankers" in one else {} for one in attributes]
-    return {name: [one.pop(name, None) for one in ours] for name in CARRIED}, list(map(_encode, attributes))
+    texts = pa.array(values, pa.binary())
+    between = b'", "' if b'", "' in b"".join(values[:100]) else b'","'
+    pieces = pc.split_pattern(pc.binary_slice(texts, 2, -2), between)
+    data = pieces.values.buffers()[2].to_pybytes() if len(pieces.values) else b""
+    is_list = pc.and_(pc.starts_with(texts, b'["'), pc.ends_with(texts, b'"]'))
+    is_text = np.asarray(is_list) & (b'"' not in data) & (b"\\" not in data)
+    return pieces.cast(pa.list_(pa.string())), np.flatnonzero(~is_text).tolist()
 
 
-def own_array(columns: Columns) -> pa.StructArray:
-    """The columns of queries that our export wrote, null for other queries."""
-    arrays = [pa.array(columns[name], pa.string()) for name in CARRIED]
-    mask = pc.is_null(arrays[0])  # the experiment
-    return pa.StructArray.from_arrays(arrays, fields=list(QUERIES.field("own").type), mask=mask)
+def texts_in(attributes: Sequence[bytes]) -> tuple[pa.StringArray, int]:
+    """JSON of the texts in JSON attributes, and how many attributes are no texts; equal JSON is decoded once.
+
+    >>> texts, lost = texts_in([b'{"device":"phone","n":5,"deep":{}}', b"null"])
+    >>> texts.to_pylist(), lost
+    (['{"device":"phone","n":"5"}', '{}'], 1)
+    """
+    codes = {raw: code for code, raw in enumerate(dict.fromkeys(attributes))}
+    code = np.array([codes[raw] for raw in attributes], np.int64)
+    texts = list(map(_texts_in, codes))
+    lost = np.array([count for _, count in texts], np.int64)[code]
+    return pa.array([_encode(one) for one, _ in texts], pa.string()).take(pa.array(code)), int(lost.sum())
 
 
-def _texts_in(attributes: Sequence[Any]) -> tuple[list[dict[str, str]], list[int]]:
+def _texts_in(attributes: bytes) -> tuple[dict[str, str], int]:
     """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; and how many are others."""
-    objects = [one if type(one) is dict else {} for one in attributes]
-    if set(map(type, chain.from_iterable(map(dict.values, objects)))) <= {str}:
-        return objects, [0] * len(objects)
-    present = [{name: value for name, value in one.items() if value is not None} for one in objects]
-    texts = [
-        {name: one if type(one) is str else json.dumps(one) for name, one in some.items() if type(one) in _SIMPLE}
-        for some in present
-    ]
-    return texts, [len(some) - len(one) for some, one in zip(present, texts, strict=True)]
+    try:
+        values = _decode_any(attributes or b"null")
+    except (msgspec.DecodeError, RecursionError):  # a number of thousands of digits
+        return {}, 1
+    present = {name: value for name, value in values.items() if value is not None} if type(values) is dict else {}
+    texts = {
+        name: one if type(one) is str else json.dumps(one) for name, one in present.items() if type(one) in _SIMPLE
+    }
+    return texts, len(present) - len(texts)
 
 
 def id_text(value: Any, counts: Counter[str]) -> str | None:

@@ -4,6 +4,7 @@ schema.py          the columns, their Arrow types, the check of a file's schema,
 validation.py      checks of single values
 writer.py          LogWriter: a log that grows while people search
 record_batches.py  rows_to_batch, write_batches, convert
+packed_numbers.py  the integers of an impression as bytes, from which columns are decoded
 reader.py          read: any log as record batches, with counts of rows that were not used
 files.py           finds the files of paths, globs, folders and addresses
 parquet.py, jsonl.py, csv_rows.py, arrow.py  the formats

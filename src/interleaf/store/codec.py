@@ -1,19 +1,14 @@
 """The stored form of a row: binary numbers for scoring, which many rows are decoded from at once, and JSON.
 
 `design` is JSON of columns that are equal in many rows, so that each distinct value is parsed once. `body` is JSON of
-everything else. `numbers` are 32-bit integers: the union, whether the list was relaxed, the number of rankers with
-ranks, the sizes of five lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats. If
-`WITH_UNSHOWN` is added to the number of rankers, their ranks of unshown documents follow.
+everything else. `log/packed_numbers.py` describes `numbers`.
 """
 
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from math import nan
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,17 +23,13 @@ from interleaf.experiment.serving import Noted
 from interleaf.interleaving.rankings import unshown_rank_lists
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
+from interleaf.log.packed_numbers import NUMBER_COLUMNS, number_columns, offsets_of, pack_numbers, unpack_numbers
 from interleaf.log.validation import RULES
 from interleaf.store.database import Row
 
-LISTS = ("ranks", "teams", "lengths", "choices", "latency")
-WITH_UNSHOWN = 2**16
-HEADER = 3 + len(LISTS)
 DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
 _ELSEWHERE = {"experiment", "version", "impression", "unit", "time", "open", "events"}  # stored in other columns
-_IN_BODY = (
-    {column.name for column in schema.COLUMNS} - {*DESIGN, *LISTS, "union", "relaxed", "unshown_ranks"} - _ELSEWHERE
-)
+_IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *NUMBER_COLUMNS} - _ELSEWHERE
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
 _NEEDED = ("arm", "method", "rankers", "documents")
 _plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
@@ -71,9 +62,7 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
                 raise ValueError(f"its {name.replace('_', ' ')} are of different lengths")
         if "unshown_ranks" in values and len(values["unshown_ranks"]) != len(values.get("ranks", ())):
             raise ValueError("its ranks and unshown ranks have different numbers of rankers")
-        of_list = ("union", "relaxed", "unshown_ranks", "ranks", "latency", "teams", "lengths", "choices")
-        numbers = _pack(*map(values.get, of_list))
-        parts = EncodedRow(design, numbers, _plain(body).encode())
+        parts = EncodedRow(design, pack_numbers(values), _plain(body).encode())
         design.encode()
         if "\0" in design:
             raise ValueError("it holds a null character")
@@ -100,8 +89,10 @@ def encode_note(
     unshown = None
     if drawn.chosen.method.logs_unshown_ranks:
         unshown = unshown_rank_lists(problem.rankings, drawn.documents)
-    lists = ranks, latency, drawn.teams, problem.lengths, drawn.choices
-    numbers = _pack(problem.union, drawn.relaxed, unshown, *lists)
+    numbers = {
+        **{"ranks": ranks, "teams": drawn.teams, "lengths": problem.lengths, "choices": drawn.choices},
+        **{"latency": latency, "unshown_ranks": unshown, "union": problem.union, "relaxed": drawn.relaxed},
+    }
     body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
@@ -112,7 +103,7 @@ def encode_note(
         body["captions"] = [captions.get(str(document)) for document in drawn.documents]
     pairs = tuple(attributes.items()) if attributes else None
     design = _design(noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded, pairs)
-    return EncodedRow(design, numbers, _quick(body))
+    return EncodedRow(design, pack_numbers(numbers), _quick(body))
 
 
 @lru_cache(maxsize=128)
@@ -121,43 +112,11 @@ def _design(*values: Any) -> str:
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
 
 
-def _pack(union: int | None, relaxed: bool | None, unshown: Any, ranks: Any, latency: Any, *lists: Any) -> bytes:
-    """The numbers of a row as bytes; `lists` are teams, lengths and choices."""
-    flat = None if ranks is None else list(chain.from_iterable(ranks))
-    rankers = len(ranks or ()) + (0 if unshown is None else WITH_UNSHOWN)
-    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), rankers]
-    numbers += [-1 if one is None else len(one) for one in (flat, *lists, latency)]
-    for one in (flat, *lists):
-        if one:
-            numbers += one
-    packed = array("i", numbers).tobytes()
-    if latency:
-        packed += array("f", [nan if number is None else number for number in latency]).tobytes()
-    return packed + array("i", chain.from_iterable(unshown)).tobytes() if unshown else packed
-
-
 def decode_row(parts: EncodedRow) -> dict[str, Any]:
     """The row, without what is stored in other columns and tables."""
     row: dict[str, Any] = _NOTHING | json.loads(parts.body) | json.loads(parts.design)
     row["attributes"] = dict(row["attributes"] or ())
-    numbers = array("i", parts.numbers)
-    union, relaxed, rankers, *sizes = numbers[:HEADER]
-    row["union"] = None if union < 0 else union
-    row["relaxed"] = None if relaxed < 0 else bool(relaxed)
-    start = HEADER
-    for name, size in zip(LISTS, sizes, strict=True):
-        end = start + max(size, 0)
-        values = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
-        row[name] = None if size < 0 else values.tolist()
-        start = end
-    row["unshown_ranks"] = numbers[start:].tolist() if rankers >= WITH_UNSHOWN else None
-    rankers %= WITH_UNSHOWN
-    for name in ("ranks", "unshown_ranks"):
-        if row[name] is not None and rankers:
-            flat, width = row[name], len(row[name]) // rankers
-            row[name] = [flat[place * width : (place + 1) * width] for place in range(rankers)]
-    if row["latency"] is not None:
-        row["latency"] = [None if number != number else number for number in row["latency"]]
+    row |= unpack_numbers(parts.numbers)
     return row
 
 
@@ -216,35 +175,9 @@ def _designs(designs: Sequence[str]) -> dict[str, pa.Array]:
 
 def _numbers(blobs: Sequence[bytes]) -> tuple[dict[str, pa.Array], Array]:
     """The columns in `numbers`, decoded for all rows at once; and the number of documents of each row."""
-    data = np.frombuffer(b"".join(blobs), np.int32)
     lengths = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 4
-    last = np.cumsum(lengths)
-    starts = last - lengths
-    header = data[starts[:, None] + np.arange(HEADER)]
-    union, relaxed, rankers = header[:, :3].T
-    columns = {"union": pa.array(union, mask=union < 0), "relaxed": pa.array(relaxed == 1, mask=relaxed < 0)}
-    has_unshown, rankers = rankers >= WITH_UNSHOWN, rankers % WITH_UNSHOWN
-    starts, shown = starts + HEADER, np.zeros(0, np.int64)
-    for name, sizes in zip((*LISTS, "unshown_ranks"), (*header[:, 3:].T, None), strict=True):
-        sizes = np.where(has_unshown, last - starts, -1) if sizes is None else sizes
-        counts = np.maximum(sizes, 0).astype(np.int64)
-        ends = np.cumsum(counts)  # of the lists, one after the other
-        values = data[np.repeat(starts - (ends - counts), counts) + np.arange(counts.sum())]
-        values = values.view(np.float32) if name == "latency" else values
-        starts = starts + counts
-        inner = pa.array(values, from_pandas=name == "latency")
-        if name in ("ranks", "unshown_ranks"):
-            each = counts // np.maximum(rankers, 1)
-            inner = pa.ListArray.from_arrays(_offsets(np.repeat(each, rankers)), inner)
-            shown = each if name == "ranks" else shown
-            counts = rankers.astype(np.int64)
-        outer = pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array(sizes < 0))
-        columns[name] = outer.cast(_TYPES[name])
-    return columns, shown
-
-
-def _offsets(counts: Array) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    ends = np.cumsum(lengths)
+    return number_columns(np.frombuffer(b"".join(blobs), np.int32), ends - lengths, ends)
 
 
 def _events(shown_ids: Sequence[str], events: Sequence[Row], settings: Experiment) -> tuple[pa.Array, Array]:
@@ -264,7 +197,7 @@ def _events(shown_ids: Sequence[str], events: Sequence[Row], settings: Experimen
         "value": pa.array(values, pa.float64()),
     }
     inner = pa.StructArray.from_arrays(list(fields.values()), fields=[column.field for column in schema.EVENT])
-    offsets = _offsets(np.bincount(rows, minlength=len(shown_ids)))
+    offsets = offsets_of(np.bincount(rows, minlength=len(shown_ids)))
     counted = np.fromiter((settings.events.get(kind, 0) != 0 for kind in kinds), np.bool_, len(kinds))
     places = np.unique(rows[counted] * 2**20 + rank[counted]) // 2**20
     clicks = np.bincount(places, minlength=len(shown_ids))

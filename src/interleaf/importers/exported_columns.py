@@ -1,0 +1,238 @@
+"""Columns of a log that UBI has no field for, in queries that our export writes.
+
+Columns that are equal in many rows are `query_attributes`: a text as it is, any other value as JSON, because the plugin
+keeps only text. Attributes of the impression keep their names; one that has the name of a column is `attribute:NAME`.
+
+The other columns are one more field, `interleaf_row`: UBI's schema allows it, and its index stores it. It is base64 of
+a 32-bit integer, 4 n + p; of n integers of 2^p bytes, as `log/packed_numbers.py` describes them; and of JSON of the
+remaining columns, with spaces up to a multiple of 12 bytes, so that the texts of many rows can be decoded at once.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaf.interleaving.rankings import MAX_RANKERS
+from interleaf.kernels.arrays import Array
+from interleaf.log import schema
+from interleaf.log.packed_numbers import (
+    NUMBER_COLUMNS,
+    check_numbers,
+    number_columns,
+    pack_numbers,
+    ranges_of,
+    unpack_numbers,
+)
+from interleaf.log.validation import GAPS, RULES, of_field
+
+PREFIX = "attribute:"
+SHARED = ("experiment", "version", "arm", "method", "rankers", "open", "excluded", "fallback_reason")
+MAX_ID = 100  # characters of a client_id and of a session_id, by UBI's schema
+_IDS = ("unit", "session")  # in fields of UBI, unless they are too long or empty
+_ELSEWHERE = {"impression", "time", "query", "documents", "events", "attributes"}  # in fields of UBI
+_COLUMNS = {column.name: column for column in schema.COLUMNS}
+_NUMBERS = tuple(name for name in NUMBER_COLUMNS if name != "latency")  # its floats would make all numbers wide
+_JSON = tuple(name for name in _COLUMNS if name not in {*SHARED, *_NUMBERS, *_IDS, *_ELSEWHERE})
+_KINDS = (np.int8, np.int16, np.int32)
+_PACKING = 12  # bytes: whole 32-bit integers, and whole groups of base64
+_ROWS = 4096  # rows that are decoded at a time, few enough for the processor's cache
+Columns = dict[str, pa.Array]
+
+
+def fits_id(text: str | None) -> bool:
+    """Whether UBI can hold this unit or session as an id."""
+    return text is not None and 0 < len(text) <= MAX_ID
+
+
+def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """The attributes of a UBI query.
+
+    >>> texts_of({"experiment": "shop", "version": 2, "teams": [0, 1], "attributes": {"device": "phone"}})
+    {'experiment': 'shop', 'version': '2', 'device': 'phone'}
+    """
+    values = {name: row[name] for name in SHARED if row.get(name) is not None}
+    shared = {name: value if type(value) is str else _json(value) for name, value in values.items()}
+    attributes = dict(row.get("attributes") or {}).items()
+    return shared | {PREFIX + name if _is_reserved(name) else name: text for name, text in attributes}
+
+
+def attributes_in(texts: Mapping[str, str]) -> dict[str, str]:
+    """The attributes of the impression, of the attributes of its UBI query."""
+    return {name.removeprefix(PREFIX): text for name, text in texts.items() if name not in SHARED}
+
+
+def _is_reserved(name: str) -> bool:
+    return name in SHARED or name.startswith(PREFIX)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def encode_row(row: Mapping[str, Any]) -> str:
+    """The text of `interleaf_row`: columns that numbers and UBI's fields cannot hold exactly are JSON, too."""
+    packed = {name: row.get(name) for name in _NUMBERS}
+    others = [name for name in _IDS if not fits_id(row.get(name))]
+    try:
+        numbers = pack_numbers(packed)
+        is_exact = len(packed["ranks"] or ()) <= MAX_RANKERS and packed.items() <= unpack_numbers(numbers).items()
+    except (TypeError, OverflowError):
+        is_exact = False
+    if not is_exact:
+        numbers, others = pack_numbers({}), [*others, *_NUMBERS]
+    words = np.frombuffer(numbers, np.int32)
+    power = next(power for power, kind in enumerate(_KINDS) if np.array_equal(words.astype(kind), words))
+    rest = _json({name: row[name] for name in (*_JSON, *others) if row.get(name) is not None})
+    data = (4 * len(words) + power).to_bytes(4, "little") + words.astype(_KINDS[power]).tobytes() + rest.encode()
+    return b2a_base64(data + b" " * (-len(data) % _PACKING), newline=False).decode()
+
+
+def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
+    """The type of values that msgspec decodes safely; other values are checked one by one."""
+    if pa.types.is_list(kind):
+        inner = _json_type(kind.value_type)
+        return list[inner | None] if gaps else list[inner]  # type: ignore[valid-type]
+    if pa.types.is_integer(kind):
+        end = 2 ** (kind.bit_width - 1)
+        return Annotated[int, msgspec.Meta(ge=-end, le=end - 1)]
+    if pa.types.is_floating(kind):
+        end = float(np.finfo(kind.to_pandas_dtype()).max)
+        return Annotated[float, msgspec.Meta(ge=-end, le=end)]
+    return {pa.string(): str}.get(kind, Annotated[int, msgspec.Meta(ge=1, le=0)])  # else a type without values
+
+
+_Body: Any = msgspec.defstruct(
+    "_Body",
+    [(name, _json_type(_COLUMNS[name].type, name in GAPS) | None, None) for name in _JSON],
+    forbid_unknown_fields=True,
+    gc=False,
+)
+_decode_body = msgspec.json.Decoder(_Body).decode
+_EMPTY = encode_row({})
+
+
+def decode_rows(texts: pa.StringArray) -> tuple[Columns, dict[int, str]]:
+    """The columns in texts of `interleaf_row`, and the error of each invalid text by index.
+
+    >>> columns, problems = decode_rows(pa.array([encode_row({"teams": [0, 1]}), "AAAA", ""]))
+    >>> columns["teams"].to_pylist(), problems
+    ([[0, 1], None, None], {1: 'interleaf_row is cut off', 2: 'interleaf_row is cut off'})
+    """
+    problems: dict[int, str] = {}
+    starts = range(0, max(len(texts), 1), _ROWS)
+    return _concat([_decode_valid(texts.slice(start, _ROWS), start, problems) for start in starts]), problems
+
+
+def _decode_valid(texts: pa.StringArray, start: int, problems: dict[int, str]) -> Columns:
+    """The columns in texts, null for an invalid text, whose error is added; the first text has this index."""
+    try:
+        return _decode(texts)
+    except ValueError as problem:
+        if len(texts) == 1:
+            problems[start] = str(problem)
+            return _decode(pa.array([_EMPTY]))
+    half = len(texts) // 2
+    halves = ((texts.slice(0, half), start), (texts.slice(half), start + half))
+    return _concat([_decode_valid(some, first, problems) for some, first in halves])
+
+
+def _concat(parts: Sequence[Columns]) -> Columns:
+    return {name: pa.concat_arrays([columns[name] for columns in parts]) for name in parts[0]}
+
+
+def _decode(texts: pa.StringArray) -> Columns:
+    """The columns in texts; a ValueError if one of them is invalid."""
+    groups, remainders = np.divmod(np.asarray(pc.binary_length(texts)), _PACKING * 4 // 3)
+    if remainders.any() or not groups.all():
+        raise ValueError("interleaf_row is cut off")
+    data = a2b_base64("".join(texts.to_pylist()), strict_mode=True)
+    sizes = groups.astype(np.int64) * _PACKING
+    ends = np.cumsum(sizes)
+    if len(data) < sizes.sum():
+        raise ValueError("interleaf_row is filled up with =")
+    starts = ends - sizes
+    counts, powers = np.divmod(np.frombuffer(data, np.int32)[starts // 4], 4)
+    middle = starts + 4 + (counts.astype(np.int64) << powers)
+    if (counts < 0).any() or (powers >= len(_KINDS)).any() or (middle > ends).any():
+        raise ValueError("interleaf_row is shorter than its numbers")
+    words, last = _widen(data, starts + 4, counts, powers), np.cumsum(counts)
+    check_numbers(words, last - counts, last)
+    places = zip(middle.tolist(), ends.tolist(), strict=True)
+    json_columns = _json_columns([data[start:end] for start, end in places])
+    columns = number_columns(words, last - counts, last)[0] | {name: json_columns.pop(name) for name in _JSON}
+    columns |= {name: pa.nulls(len(texts), pa.string()) for name in _IDS}
+    return columns | {name: pc.coalesce(column, columns[name]) for name, column in json_columns.items()}
+
+
+def _widen(data: bytes, starts: Array, counts: Array, powers: Array) -> Array:
+    """The integers of all rows as 32-bit integers; those of a row are `counts` of 2^`powers` bytes from `starts`."""
+    words, last = np.empty(counts.sum(), np.int32), np.cumsum(counts)
+    for power, kind in enumerate(_KINDS):
+        rows = np.flatnonzero(powers == power)
+        places = ranges_of(starts[rows] >> power, counts[rows])
+        words[ranges_of((last - counts)[rows], counts[rows])] = np.frombuffer(data, kind)[places]
+    return words
+
+
+def _json_columns(bodies: Sequence[bytes]) -> Columns:
+    """The columns in JSON: those of `_JSON`, and others that some row has."""
+    decoded, others = list[Any](), dict[int, dict[str, Any]]()
+    for place, body in enumerate(bodies):
+        try:
+            decoded.append(_decode_body(body))
+        except msgspec.DecodeError:  # captions, NaN, and columns that are not in _JSON
+            others[place] = values = _check_body(body)
+            decoded.append(_Body(**{name: values.pop(name, None) for name in _JSON}))
+    columns = {name: list(map(attrgetter(name), decoded)) for name in _JSON}
+    for name in {name for values in others.values() for name in values}:
+        columns[name] = [others[place].get(name) if place in others else None for place in range(len(bodies))]
+    return {name: pa.array(values, _COLUMNS[name].type) for name, values in columns.items()}
+
+
+def _check_body(body: bytes) -> dict[str, Any]:
+    """The values in JSON that msgspec does not decode."""
+    values = _parse(body)
+    if type(values) is not dict or not values.keys() <= {*_JSON, *_IDS, *_NUMBERS}:
+        raise ValueError("interleaf_row has other columns")
+    return {name: of_field(name, RULES[name].check, value) for name, value in values.items() if value is not None}
+
+
+def _parse(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)  # not by msgspec, because a log may contain NaN
+    except RecursionError:
+        raise ValueError("lists are nested too deeply") from None
+
+
+def shared_columns(attributes: Sequence[Mapping[str, str]]) -> tuple[Columns, dict[int, str]]:
+    """The columns that are attributes of their own, and the error of each invalid row by index."""
+    columns: dict[str, list[Any]] = {name: [] for name in SHARED}
+    problems: dict[int, str] = {}
+    for place, texts in enumerate(attributes):
+        for name, values in columns.items():
+            try:
+                values.append(_shared_value(name, texts.get(name)))
+            except ValueError as problem:
+                values.append(None)
+                problems.setdefault(place, str(problem))
+    return {name: pa.array(values, _COLUMNS[name].type) for name, values in columns.items()}, problems
+
+
+@lru_cache(maxsize=128)
+def _shared_value(name: str, text: str | None) -> Any:
+    column = _COLUMNS[name]
+    if text is None and not column.nullable:
+        raise ValueError(f"there is no {name!r}")
+    if text is None or pa.types.is_string(column.type):
+        return text
+    return of_field(name, lambda one: RULES[name].check(_parse(one)), text)

@@ -1,0 +1,124 @@
+"""The integers of an impression as bytes, from which the columns of many impressions are decoded at once.
+
+The bytes are 32-bit integers: the union, whether the list was relaxed, the number n of rankers with ranks, the sizes of
+five lists (-1: null), and these lists in sequence; the last one, latencies, as 32-bit floats. If -1 - n is in the place
+of n, ranks of unshown documents follow.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from itertools import chain
+from math import nan
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interleaf.interleaving.rankings import MAX_RANKERS
+from interleaf.kernels.arrays import Array
+from interleaf.log import schema
+
+LISTS = ("ranks", "teams", "lengths", "choices", "latency")
+NUMBER_COLUMNS = (*LISTS, "unshown_ranks", "union", "relaxed")
+HEADER = 3 + len(LISTS)
+_TYPES = {name: schema.SCHEMA.field(name).type for name in NUMBER_COLUMNS}
+
+
+def pack_numbers(row: Mapping[str, Any]) -> bytes:
+    """The values of `NUMBER_COLUMNS` as bytes; other names are ignored.
+
+    >>> row = {"ranks": [[1, 2], [2, 1]], "teams": [0, 1], "relaxed": False}
+    >>> {name: value for name, value in unpack_numbers(pack_numbers(row)).items() if value is not None}
+    {'ranks': [[1, 2], [2, 1]], 'teams': [0, 1], 'relaxed': False}
+    """
+    ranks, teams, lengths, choices, latency, unshown, union, relaxed = map(row.get, NUMBER_COLUMNS)
+    flat = None if ranks is None else list(chain.from_iterable(ranks))
+    rankers = len(ranks or ()) if unshown is None else -1 - len(ranks or ())
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), rankers]
+    numbers += [-1 if one is None else len(one) for one in (flat, teams, lengths, choices, latency)]
+    for one in (flat, teams, lengths, choices):
+        if one:
+            numbers += one
+    packed = array("i", numbers).tobytes()
+    if latency:
+        packed += array("f", [nan if number is None else number for number in latency]).tobytes()
+    return packed + array("i", chain.from_iterable(unshown)).tobytes() if unshown else packed
+
+
+def unpack_numbers(packed: bytes) -> dict[str, Any]:
+    """The values of `NUMBER_COLUMNS`."""
+    numbers = array("i", packed)
+    union, relaxed, rankers, *sizes = numbers[:HEADER]
+    row: dict[str, Any] = {}
+    start = HEADER
+    for name, size in zip(LISTS, sizes, strict=True):
+        end = start + max(size, 0)
+        values = array("f", numbers[start:end].tobytes()) if name == "latency" else numbers[start:end]
+        row[name] = None if size < 0 else values.tolist()
+        start = end
+    row["unshown_ranks"] = numbers[start:].tolist() if rankers < 0 else None
+    row |= {"union": None if union < 0 else union, "relaxed": None if relaxed < 0 else bool(relaxed)}
+    rankers = max(rankers, -1 - rankers)
+    for name in ("ranks", "unshown_ranks"):
+        if row[name] is not None and rankers:
+            flat, width = row[name], len(row[name]) // rankers
+            row[name] = [flat[place * width : (place + 1) * width] for place in range(rankers)]
+    if row["latency"] is not None:
+        row["latency"] = [None if number != number else number for number in row["latency"]]
+    return row
+
+
+def number_columns(data: Array, starts: Array, ends: Array) -> tuple[dict[str, pa.Array], Array]:
+    """The columns of many rows, and the number of documents of each; row n is `data[starts[n]:ends[n]]`."""
+    header = data[starts[:, None] + np.arange(HEADER)]
+    union, relaxed, rankers = header[:, :3].T
+    columns = {"union": pa.array(union, mask=union < 0), "relaxed": pa.array(relaxed == 1, mask=relaxed < 0)}
+    has_unshown, rankers = rankers < 0, np.maximum(rankers, -1 - rankers)
+    starts, shown = starts + HEADER, np.zeros(0, np.int64)
+    for name, sizes in zip((*LISTS, "unshown_ranks"), (*header[:, 3:].T, None), strict=True):
+        sizes = np.where(has_unshown, ends - starts, -1) if sizes is None else sizes
+        counts = np.maximum(sizes, 0).astype(np.int64)
+        values = data[ranges_of(starts, counts)]
+        values = values.view(np.float32) if name == "latency" else values
+        starts = starts + counts
+        inner = pa.array(values, from_pandas=name == "latency")
+        if name in ("ranks", "unshown_ranks"):
+            each = counts // np.maximum(rankers, 1)
+            inner = pa.ListArray.from_arrays(offsets_of(np.repeat(each, rankers)), inner)
+            shown = each if name == "ranks" else shown
+            counts = rankers.astype(np.int64)
+        outer = pa.ListArray.from_arrays(offsets_of(counts), inner, mask=pa.array(sizes < 0))
+        columns[name] = outer.cast(_TYPES[name])
+    return columns, shown
+
+
+def check_numbers(data: Array, starts: Array, ends: Array) -> None:
+    """Raise a ValueError if `number_columns` cannot decode all of these rows."""
+    if not len(starts):
+        return
+    if (ends - starts).min() < HEADER:
+        raise ValueError("numbers end before their sizes")
+    header = data[starts[:, None] + np.arange(HEADER)].astype(np.int64)
+    has_unshown, rankers = header[:, 2] < 0, np.maximum(header[:, 2], -1 - header[:, 2])
+    unshown = ends - starts - HEADER - np.maximum(header[:, 3:], 0).sum(axis=1)
+    is_sound = (rankers <= MAX_RANKERS) & (has_unshown | (unshown == 0))
+    for count in (np.maximum(header[:, 3], 0), unshown):
+        is_sound &= (count >= 0) & (count % np.maximum(rankers, 1) == 0) & ((rankers > 0) | (count == 0))
+    if not is_sound.all():
+        raise ValueError("numbers do not fit their sizes")
+
+
+def ranges_of(starts: Array, counts: Array) -> Array:
+    """The numbers from each start on, as many as each count.
+
+    >>> ranges_of(np.array([10, 20]), np.array([3, 2])).tolist()
+    [10, 11, 12, 20, 21]
+    """
+    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+
+
+def offsets_of(sizes: Array) -> pa.Array:
+    """Where lists of these sizes start and end, one after the other."""
+    return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
