@@ -27,11 +27,11 @@ BUY: dict[str, Any] = {"events": "purchase", "values": True}
 PEOPLE = 150
 
 
-def sales(count: int = 400, seed: int = 1, method: str = "team_draft") -> list[Row]:
+def sales(count: int = 400, seed: int = 1, method: str = "team_draft", of: int = 2) -> list[Row]:
     """Lists with clicks and purchases, a few of them large, of 150 people."""
     chance, rows = random.Random(seed), []
     for number in range(count):
-        row = made_row(number, (1, 3), method, unit=f"u-{chance.randrange(PEOPLE)}")
+        row = made_row(number, (1, 3), method, unit=f"u-{chance.randrange(PEOPLE)}", of=of)
         for rank in range(1, 5):
             if chance.random() < 0.3:
                 value = round(chance.paretovariate(1.2), 2)
@@ -155,7 +155,8 @@ def test_what_does_not_fit_values_is_refused() -> None:
         ({"sessions": 1800}, DataError, "leave out sessions"),
         ({"scheme": "binary"}, SchemeError, "a scheme that adds up clicks"),
         ({"cluster": "unit_and_query"}, DataError, "added up by unit"),
-        ({"cap": 0.0}, DataError, "give a number above 0"),
+        ({"cap": 0.0}, DataError, "give a number from 1e-06 to 1e"),
+        ({"cap": 1e12}, DataError, "give a number from 1e-06 to 1e"),
         ({"values": False, "cap": 10.0}, DataError, "count values"),
         ({"secondary": -1}, DataError, "secondary"),
     ]
@@ -164,12 +165,49 @@ def test_what_does_not_fit_values_is_refused() -> None:
             analyze(log, **BUY | options)
 
 
+def test_values_have_no_margin_unless_it_is_given() -> None:
+    """Values have any scale, so no default can say which difference matters."""
+    log = table_of(sales())
+    tiny = analyze(log, "click", events={"purchase": 1e-6}, values=True)
+    assert (tiny.margin, tiny.verdict.code) == (None, "undecided")
+    assert tiny.comparisons[0].statements == ()
+    assert analyze(log, "click", **BUY, margin=1e6).verdict.code == "alike"
+
+
+def test_people_whose_values_are_all_0_do_not_set_the_cap() -> None:
+    rows = sales()
+    for number, row in enumerate(rows):
+        for event in row["events"]:
+            if event["kind"] == "purchase":
+                event["value"] = 50.0 if number % 40 == 0 else 0.0
+    report = analyze(table_of(rows), "click", **BUY)
+    assert report.value_cap is not None
+    assert report.value_cap >= 50
+    assert report.comparisons[0].estimate != 0
+
+
+def test_a_huge_value_drops_its_list_and_nothing_else() -> None:
+    rows = sales(100)
+    rows[3]["events"].append(made_event(1, rows[3]["time"], 90, "purchase", value=1e308))
+    report = analyze(table_of(rows), "click", events={"purchase": 5}, values=True)
+    assert report.totals.dropped == {"credit_too_large": 1}
+
+
+def test_many_rankers_have_no_strengths_by_values() -> None:
+    report = analyze(table_of(sales(of=3)), "click", **BUY)
+    assert report.standing is not None
+    assert {one.strength for one in report.standing.strengths} == {None}
+    assert report.standing.reasons["strength"] == "values are no wins and losses"
+
+
 def test_a_plan_proposes_a_cap_and_counts_people_by_their_totals() -> None:
     log = table_of(sales())
     planned = plan(0.5, log, scheme="click", **BUY)
     cap = analyze(log, "click", **BUY).value_cap
     assert f"(--cap {cap:.6g})" in planned.pilot
-    assert planned.fixed.impressions_per_unit <= 1
+    buyers = [row["unit"] for row in sales() if any(event["kind"] == "purchase" for event in row["events"])]
+    assert planned.fixed.impressions_per_unit == pytest.approx(len(buyers) / PEOPLE, rel=0.1)
+    assert main(["plan", "--lift", "0.02", "--values", "x.parquet"]) == 2
 
 
 SHOP: dict[str, Any] = {"events": {"click": 1.0, "purchase": 5.0}, "values": ["purchase"], "browser_events": ["click"]}

@@ -94,7 +94,14 @@ def test_many_rankers_are_alike_if_all_pairs_are_and_no_worse_if_all_candidates_
     assert "All rankers are alike" in alike.sentence
     no_worse = verdict(three((-0.05, 0.5), (-0.01, 0.5), (-0.5, 0.5)), [], settings)
     assert (no_worse.code, no_worse.winner) == (NO_WORSE, None)
-    assert "No candidate is worse than the control a" in no_worse.sentence
+    assert "No candidate is worse than the control a by 0.1 or more" in no_worse.sentence
+    better = verdict(three((0.2, 0.5), (0.1, 0.5), (-0.5, 0.5)), [], settings)
+    assert (better.code, better.winner) == (PREFERRED, None)
+    assert "People prefer b and c to the control a; no ranker beats all others" in better.sentence
+    assert better.next_step.startswith("Make one of them live")
+    close = verdict(three((0.01, 0.05), (-0.05, 0.05), (0.01, 0.05)), [], settings)
+    assert (close.codes, close.winner) == ((ALIKE, PREFERRED, NO_WORSE), "b")
+    assert close.sentence.endswith("People prefer b, but by less than the margin.")
     assert verdict(three((-0.05, 0.5), (-0.5, 0.5), (-0.05, 0.05)), [], settings).code == "undecided"
     best = verdict(three((0.2, 0.5), (-0.5, 0.5), (0.2, 0.5)), [], settings)
     assert (best.code, best.winner) == (PREFERRED, "b")
@@ -123,6 +130,7 @@ def test_the_margin_of_analyze_decides_and_is_in_every_form(share: float) -> Non
     report = analyze(log, control="production", margin=0.9)
     assert report.verdict.code == ALIKE
     assert report.margin == 0.9
+    assert analyze(log).margin == 0.01
     plain = report.to_dict()
     assert plain["comparisons"][0]["statements"] == plain["verdict"]["codes"]
     assert Report.from_dict(plain) == report
@@ -161,7 +169,8 @@ def test_an_experiment_that_will_hardly_be_decided_says_so() -> None:
     chance = report.comparisons[0].chance_decided
     assert chance is not None
     assert chance < 0.1
-    assert f"It will probably not be decided by the planned end: the chance is {chance:.0%}" in report.verdict.next_step
+    words = "below 1%" if chance < 0.01 else f"{chance:.0%}"
+    assert f"It will probably not be decided by the planned end: the chance is {words}" in report.verdict.next_step
     assert report.verdict.code == "undecided"
 
 
@@ -171,6 +180,11 @@ def test_a_margin_that_is_no_number_above_0_is_refused(margin: float) -> None:
         analyze(table_of(lists(0.5)), margin=margin)
     with pytest.raises(ExperimentError, match="margin"):
         Experiment.of({"name": "shoes", "rankers": ["a", "b"], "margin": margin})
+
+
+def test_an_a_a_test_that_is_alike_passes() -> None:
+    report = analyze(table_of(lists(0.5)), margin=0.9, aa=True)
+    assert report.verdict.next_step.startswith("The A/A test shows no difference")
 
 
 def test_every_code_of_a_verdict_is_documented_by_its_statement() -> None:

@@ -23,7 +23,6 @@ from interleaf.report.build import report
 from interleaf.report.codes import FindText
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings
-from interleaf.stats.outlook import MARGIN
 from interleaf.tally import Tally
 
 TALLY = ".tally"
@@ -77,7 +76,7 @@ def analyze(
     control: str | None = None,
     confidence: float = 0.95,
     planned_units: int | None = None,
-    margin: float = MARGIN,
+    margin: float | None = None,
     cap: float | None = None,
     secondary: int = 0,
     correction: str = "holm",
@@ -103,9 +102,9 @@ def analyze(
 
     `control` is the ranker that others are compared with. `look=(2, 5)` is the second of five planned looks; without
     it, the verdict is valid even if you check repeatedly. `planned_units` tunes it to a number of units planned before.
-    `margin` is the smallest preference that matters. `secondary`: this is one of so many metrics beside the primary
-    one. `correction` for pairs is "holm" or "max_t". `aa`: an A/A test. `holdout` and `split` are planned shares of
-    units, as in `{"A": 0.6, "B": 0.4}`. `cluster` is "unit", or "unit_and_query" for a result about similar queries.
+    `margin` is the smallest preference that matters (default: 0.01). `secondary`: it is one of so many metrics beside
+    the primary one. `correction` of pairs is "holm" or "max_t". `aa`: an A/A test. `holdout`, `split`: planned shares
+    of units, as in `{"A": 0.6, "B": 0.4}`. `cluster`: "unit", or "unit_and_query" for a result about similar queries.
 
     `engine="spark"` reads on Spark's executors, `threads` is 0 for one per core, `progress(done, total)` is called.
     """

@@ -231,13 +231,17 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
         raise DataError(" ".join(["the pilot log has no event to plan by.", why, *ours.notes]))
     rows = tally.units.values  # in one order, so that sums are the same for every way to read a log
     rows = rows[rows[:, ARMS] >> tally.number_of(INTERLEAVED) & 1 == 1]
-    clicked = rows[:, CLICKED]
+    clicked, each = rows[:, CLICKED], float(rows[:, CLICKED].mean())
     cap = value_cap(tally, None)
     if cap is not None:  # the value of a person counts once, and is cut
         rows = np.hstack([rows[:, :SUMS], cut(rows[:, SUMS:], cap.cap)])
         clicked = np.minimum(clicked, 1)
     sums = RankerPairs.of(tally.about.rankers, None).scores(rows[:, SUMS:], tally.about.linear)[:, 0]
-    pilot_at = partial(pilot_of_units, clicked, sums, max_score(tally.about) == 1)
+
+    def pilot_at(limit: int) -> Pilot:
+        pilot = pilot_of_units(clicked, sums, max_score(tally.about) == 1, limit)
+        return pilot if pilot.variance is None else replace(pilot, impressions_per_unit=each)
+
     units, clicking = (tally.units.count(some) for some in (np.ones(len(rows), np.bool_), clicked > 0))
     source = (
         f"a pilot of {units:,} people who came, {clicking:,} with an event, and "

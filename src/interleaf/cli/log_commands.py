@@ -133,7 +133,7 @@ def _plan_methods(options: argparse.Namespace) -> MethodPlans:
     from interleaf.analysis.method_plans import plan_methods
     from interleaf.counterfactual.new_rankings import read_run
 
-    if wrong := [name for name in ("effect", "units", "sessions") if getattr(options, name) is not None]:
+    if wrong := [name for name in ("effect", "units", "sessions", "values") if getattr(options, name)]:
         refused = " and ".join(f"--{name}" for name in wrong)
         raise DataError(f"--lift and --rankings plan for every method and scheme; leave out {refused}")
     rankings = {name: read_run(path) for name, path in options.rankings} if options.rankings else None

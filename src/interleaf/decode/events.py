@@ -71,6 +71,7 @@ _EVENT_NOT_SHOWN, _TOO_MANY_EVENTS = DropReason.EVENT_NOT_SHOWN.mark, DropReason
 _FATES = list(EventStatus)[:9]  # the ones that are decided here
 _COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS, _VALUELESS = range(9)
 ONE = 2**24  # sums of scores and values are whole numbers of 1 / ONE
+MAX_VALUE = 2.0**30  # more than an impression may have, so that its row is dropped; sums stay exact
 _NEVER = 2**62  # the time of an event without one, so that a copy with a time is preferred
 
 
@@ -137,7 +138,8 @@ def _values(array: pa.Array | None, kind: Array, table: Array, counting: Countin
     values = np.full(len(kind), np.nan) if array is None else numbers(array, np.nan, pa.float64()).copy()
     values[~np.isfinite(values)] = np.nan
     weights = np.array([*counting.weights.values(), np.nan])
-    return np.asarray(np.rint(values * weights[table[kind]] * ONE) / ONE)
+    worth = np.clip(values, -MAX_VALUE, MAX_VALUE) * weights[table[kind]]
+    return np.asarray(np.rint(np.clip(worth, -MAX_VALUE, MAX_VALUE) * ONE) / ONE)
 
 
 def event_kinds(array: pa.Array) -> frozenset[str]:

@@ -27,7 +27,7 @@ _NEEDS = {
     "unshown_ranks": ("unshown_ranks", DropReason.NO_UNSHOWN_RANKS),
 }
 MAX_CREDIT = 4096.0  # per impression; with more, sums of squares of a large log would not fit 64 bits
-MAX_VALUE = 2.0**20  # per impression if values count, whose squares are not added up
+MAX_WORTH = 2.0**20  # per impression if values count, whose squares are not added up
 _AGREE = 1e-9
 
 
@@ -133,7 +133,7 @@ def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
         if (unknown := credited < 0).any():
             decoded = drop_rows(decoded, unknown, DropReason.NO_AVERAGE)
             credits, credited = credits[~unknown], credited[~unknown]
-    most = MAX_VALUE if scoring.counting.values else MAX_CREDIT
+    most = MAX_WORTH if scoring.counting.values else MAX_CREDIT
     too_large = np.asarray((np.abs(credits) > most).any(axis=1))
     if too_large.any():
         decoded = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE)
@@ -157,7 +157,7 @@ def sum_events(decoded: Decoded, weights: Mapping[str, float]) -> Scored:
     else:
         for events, weight in zip(decoded.clicks.clicks, weights.values(), strict=True):
             sums[:, ranker] += weight * events.sum(axis=1)
-    too_large = np.abs(sums[:, ranker]) > (MAX_VALUE if values.shape[1] else MAX_CREDIT)
+    too_large = np.abs(sums[:, ranker]) > (MAX_WORTH if values.shape[1] else MAX_CREDIT)
     decoded, sums = drop_rows(decoded, too_large, DropReason.CREDIT_TOO_LARGE), sums[~too_large]
     return Scored(decoded, sums, True, np.zeros(len(sums)))
 

@@ -210,7 +210,7 @@ class Experiment:
     )
     value_cap: float | None = _setting(
         "Largest value of a unit",
-        Optional(Number(1e-6, 1e12)),
+        Optional(Number(1e-6, 1e11)),
         "the total value of a unit counts up to this; null: up to the 99th percentile",
         None,
     )
@@ -247,6 +247,12 @@ class Experiment:
         "Maximum units",
         Optional(Number(1, 10**9, True)),
         "number of units after which the rule 'budget' stops it; null: no budget",
+        None,
+    )
+    value_margin: float | None = _setting(
+        "Margin of values",
+        Optional(Number(1e-6, 1e11)),
+        "the same for metrics of values, per person with an event; null: rankers are never called alike by values",
         None,
     )
     mode: str = _setting(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,15 +28,19 @@ from interleaf.report.verdict import verdict
 from interleaf.report.weights import ValueCap, activity
 from interleaf.stats import compare, ranking
 from interleaf.stats.looks import MAX_LOOKS
+from interleaf.stats.outlook import MARGIN
 from interleaf.tally import Fact, Tally
 from interleaf.tally.page_sums import CLICKED
 from interleaf.tally.score_sums import ONE
 
+MIN_CAP, MAX_CAP = 1e-6, 1e11  # of the total value of a unit: sums are whole numbers of 2^-24 in 64 bits
 POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
 
 
 def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = None) -> Report:
     """The report of a tally; `find_text` returns the text of the query with a number."""
+    if settings.margin is None and not tally.about.values:  # scores have one scale, values have any
+        settings = replace(settings, margin=MARGIN)
     _check(tally, settings)
     about, used = tally.about, without_stalled_plan(tally, settings)
     result = scored = compare_pairs(tally, used) if about.method else None
@@ -67,7 +72,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         correction=settings.correction,
         rule="anytime" if settings.look is None else "looks",
         look=settings.look,
-        verdict=verdict(comparisons, checks, settings, totals, active, estimates.lifts, counted, about.values),
+        verdict=verdict(comparisons, checks, settings, totals, active, estimates.lifts, counted, cap and cap.cap / ONE),
         totals=totals,
         health=checks,
         comparisons=comparisons,
@@ -103,12 +108,12 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise DataError(f"{problem}; give look=(1, 1), or use the correction holm")
     if settings.secondary < 0:
         raise DataError(f"secondary is {settings.secondary!r}; give the number of metrics beside the primary one")
-    if settings.cap is not None and not (tally.about.values and 0 < settings.cap < math.inf):
-        remedy = "give a number above 0, and count values (values=True)"
+    if settings.cap is not None and not (tally.about.values and MIN_CAP <= settings.cap <= MAX_CAP):
+        remedy = f"give a number from {MIN_CAP:g} to {MAX_CAP:g}, and count values (values=True)"
         raise DataError(f"cap is {settings.cap!r}, with events that count as {tally.about.events!r}; {remedy}")
     if tally.about.values and settings.cluster == UNIT_AND_QUERY:
         raise DataError(f"values are added up by unit; leave out cluster={UNIT_AND_QUERY!r}")
-    if not 0 < settings.margin < math.inf:
+    if settings.margin is not None and not 0 < settings.margin < math.inf:
         remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
         raise DataError(f"the margin is {settings.margin!r}; {remedy}")
     if settings.cluster not in POPULATIONS:
@@ -164,7 +169,10 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
     values = np.array([estimate.value or 0.0 for estimate in estimates])
     means = result.means[:, back] * result.pairs.turn[back]
     signed, clicked = not tally.about.linear, int(tally.scores.clicked.sum())
-    fitted = ranking.strengths(rankers, values, clicked, means, signed, settings.confidence)
+    if tally.about.values:
+        fitted = ranking.Strengths(None, None, "values are no wins and losses")
+    else:
+        fitted = ranking.strengths(rankers, values, clicked, means, signed, settings.confidence)
     unknown = (None,) * len(rankers)
     strengths = map(Strength, rankers, places.copeland, fitted.values or unknown, fitted.intervals or unknown)
     reasons = {"condorcet": places.reason, "strength": fitted.reason}
@@ -178,12 +186,13 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
 
 def _value_notes(cap: ValueCap | None, settings: ReportSettings) -> Iterator[tuple[NoteCode, str]]:
     """A note on how values are counted, if they are."""
-    if cap is not None:
-        which = "the 99th percentile of units with an event" if settings.cap is None else "given"
+    if cap is not None and cap.cap:
+        which = "the 99th percentile of units with a value" if settings.cap is None else "given"
         yield (
             NoteCode.VALUES,
             f"Events count by their values. A unit's total counts up to {cap.cap / ONE:.6g} ({which}), so that a few "
-            f"large values do not decide; this cuts off {cap.cut:.1%} of all value. The estimate is a mean over units.",
+            f"large values do not decide; this cuts off {cap.cut:.1%} of all value. The estimate is a mean over units. "
+            "The lift counts events, not values.",
         )
 
 
@@ -242,8 +251,9 @@ def _rule_notes(settings: ReportSettings, used: ReportSettings) -> Iterator[tupl
     if settings.secondary:
         yield (
             NoteCode.SECONDARY,
-            f"The verdict of the experiment is that of its primary metric. This is one of {settings.secondary} other "
-            "metrics: intervals and adjusted p-values hold for all of these together.",
+            f"The verdict of the experiment is that of its primary metric. This is one of {settings.secondary} metrics "
+            "beside it: intervals and adjusted p-values hold for all of these together. Tests for one look and the "
+            "lift are not corrected for that.",
         )
     if used != settings:
         yield (

@@ -37,9 +37,10 @@ class ReportSettings:
     `holdout` is the planned share of units that see the control unchanged. `split` has the planned shares of A/B
     buckets, relative to each other; without it, they should be of equal size. `cluster` says for which queries the
     result holds: with `unit` for those of the log, with `unit_and_query` for similar queries. `margin` is the smallest
-    preference that matters: rankers whose interval is inside of it are alike. `cap`: if events count by their values,
-    the largest total value of a unit that counts (default: the 99th percentile of units with an event). `secondary`: if
-    this is not the primary metric, the number of all other metrics; intervals and p-values hold for them together.
+    preference that matters: rankers whose interval is inside of it are alike (default: 0.01, none for values). `cap`:
+    if events count by their values, the largest total value of a unit that counts (default: the 99th percentile of
+    units with an event). `secondary`: if this is not the primary metric, the number of all other metrics; intervals and
+    p-values hold for them together.
     """
 
     control: str | None = None
@@ -52,7 +53,7 @@ class ReportSettings:
     seed: int = 0
     split: Mapping[str, float] | None = None
     cluster: str = UNIT
-    margin: float = outlook.MARGIN
+    margin: float | None = None
     cap: float | None = None
     secondary: int = 0
 
@@ -134,8 +135,8 @@ def decide(
     return tuple(decisions)
 
 
-def state(interval: Interval | None, joint: Interval | None, margin: float) -> tuple[str, ...]:
-    """The codes that hold for the first ranker of a pair.
+def state(interval: Interval | None, joint: Interval | None, margin: float | None) -> tuple[str, ...]:
+    """The codes that hold for the first ranker of a pair; without a margin only whether one is preferred.
 
     Holm's correction holds for preferences only: with several pairs, its intervals become too short for other
     statements. So these use `joint`, an interval by Bonferroni's correction; with one pair, both are the same.
@@ -145,11 +146,12 @@ def state(interval: Interval | None, joint: Interval | None, margin: float) -> t
     """
     low, high = interval or (-math.inf, math.inf)
     lower, upper = joint or (-math.inf, math.inf)
+    has_margin, margin = margin is not None, margin or 0.0
     shown = {
-        VerdictCode.ALIKE: -margin < lower and upper < margin,
+        VerdictCode.ALIKE: has_margin and -margin < lower and upper < margin,
         VerdictCode.PREFERRED: low > 0,
         VerdictCode.WORSE: high < 0,
-        VerdictCode.NO_WORSE: lower > -margin,
+        VerdictCode.NO_WORSE: has_margin and lower > -margin,
     }
     return tuple(code.value for code, holds in shown.items() if holds)
 
@@ -167,7 +169,7 @@ def _chance_at_end(estimate: Estimate, units: int, settings: ReportSettings, lev
     if share >= 1:
         return None, "the planned units have come"
     width = _last_width(None if settings.look is None else settings.look[1], level)
-    return outlook.chance_at_end(estimate.value, estimate.error, share, width, settings.margin), ""
+    return outlook.chance_at_end(estimate.value, estimate.error, share, width, settings.margin or 0.0), ""
 
 
 @lru_cache(maxsize=128)

@@ -23,15 +23,15 @@ def verdict(
     activity: Sequence[Activity] = (),
     lifts: Sequence[Lift] = (),
     counted: str = "",
-    by_value: bool = False,
+    value_cap: float | None = None,
 ) -> Verdict:
     """The verdict by the rule of the report. After a failed check, it is not trusted.
 
     If each person sees the list of one ranker, `counted` says what is compared: `clicks` or `events` per search.
-    `by_value`: events count by their values, per person.
+    `value_cap`: events count by their values, per person and up to this cap.
     """
     failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
-    sentence, winner = _answer(comparisons, settings, totals, counted, by_value)
+    sentence, winner = _answer(comparisons, settings, totals, counted, value_cap)
     if counted:
         sentence += f" This is an A/B test on {counted}: each person sees the list of one ranker."
     codes = _codes(comparisons, winner, settings, bool(failed))
@@ -54,11 +54,16 @@ def _codes(
         VerdictCode.BROKEN: is_broken,
         VerdictCode.DISAGREE: winner is None and any(one.people_and_visits_disagree for one in comparisons),
         VerdictCode.ALIKE: _all_state(VerdictCode.ALIKE, comparisons),
-        VerdictCode.PREFERRED: winner not in (None, settings.control),
+        VerdictCode.PREFERRED: winner not in (None, settings.control) or bool(_better(comparisons, settings)),
         VerdictCode.WORSE: winner is not None and winner == settings.control,
         VerdictCode.NO_WORSE: _all_state(VerdictCode.NO_WORSE, _about_control(comparisons, settings)),
     }
     return [code for code, holds in applies.items() if holds] or [VerdictCode.UNDECIDED]
+
+
+def _better(comparisons: Sequence[Comparison], settings: ReportSettings) -> list[str]:
+    """The candidates that are preferred to the control."""
+    return [one.first for one in _about_control(comparisons, settings) if one.winner == one.first]
 
 
 def _about_control(comparisons: Sequence[Comparison], settings: ReportSettings) -> list[Comparison]:
@@ -78,8 +83,12 @@ def _next_step(
         return "Fix what the failed checks report, then restart the experiment as a new version."
     if code == VerdictCode.DISAGREE:
         return "Compare heavy and light users below, and decide which of them matter more before you choose a ranker."
+    if code == VerdictCode.ALIKE and settings.aa:
+        return "The A/A test shows no difference, as it should. Stop it, or let it run to detect smaller faults."
     if code == VerdictCode.ALIKE:
         return "Stop it, and choose by other reasons, such as cost or speed. To detect less, give a smaller margin."
+    if code == VerdictCode.PREFERRED and winner is None:
+        return "Make one of them live, or let it run to learn which of them people prefer."
     if winner is not None and winner == settings.control:
         return f"Keep {winner}, and try another candidate."
     if winner is not None:
@@ -91,10 +100,12 @@ def _next_step(
     if code == VerdictCode.NO_WORSE:
         return "Make it live if it has other advantages, or let it run to learn whether people prefer it."
     chances = [one.chance_decided for one in comparisons]
-    if len(chances) == 1 and chances[0] is not None and chances[0] < UNLIKELY:
+    is_over = settings.planned_units is not None and totals.units >= settings.planned_units
+    if len(chances) == 1 and chances[0] is not None and chances[0] < UNLIKELY and not is_over:
+        chance = "below 1%" if chances[0] < 0.01 else f"{chances[0]:.0%}"
         return (
-            f"It will probably not be decided by the planned end: the chance is {chances[0]:.0%}, if the true "
-            "preference is today's estimate. Stop it, or plan for more people (interleaf plan)."
+            f"It will probably not be decided by the planned end: the chance is {chance}, if the true preference is "
+            "today's estimate. Stop it, or plan for more people (interleaf plan)."
         )
     if settings.planned_units is not None and totals.units < settings.planned_units:
         return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
@@ -105,7 +116,7 @@ def _next_step(
 
 
 def _answer(
-    comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals, counted: str, by_value: bool
+    comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals, counted: str, value_cap: float | None
 ) -> tuple[str, str | None]:
     if not comparisons:
         dropped = " that could be used" if totals.dropped else ""
@@ -115,7 +126,7 @@ def _answer(
     if len(comparisons) > 1:
         return _of_many(comparisons, settings)
     one = comparisons[0]
-    return _of_arms(one, settings, counted, by_value) if counted else _of_two(one, settings, by_value)
+    return _of_arms(one, settings, counted, value_cap) if counted else _of_two(one, settings, value_cap)
 
 
 def _without_events(totals: Totals) -> str:
@@ -137,7 +148,7 @@ def _without_events(totals: Totals) -> str:
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 
 
-def _of_two(one: Comparison, settings: ReportSettings, by_value: bool) -> tuple[str, str | None]:
+def _of_two(one: Comparison, settings: ReportSettings, value_cap: float | None) -> tuple[str, str | None]:
     if one.clicked == 0:
         return "There are no clicks yet, so there is nothing to compare.", None
     if one.estimate == 0 and one.error is None:
@@ -153,8 +164,10 @@ def _of_two(one: Comparison, settings: ReportSettings, by_value: bool) -> tuple[
     if one.estimate is None or one.interval is None:
         reason = one.reasons.get("interval", "")
         return f"It is too early to say which ranker people prefer: {reason}.", None
-    per_person = f"the value credited to {one.first} minus that to {one.second}, per person with an event,"
-    gap = per_person if by_value else ""
+    gap = ""
+    if value_cap is not None:
+        gap = f"the value credited to {one.first} minus that to {one.second}, per person with an event and up to "
+        gap += f"{value_cap:.6g} a person,"
     if within := _within_margin(one, settings, gap):
         return within, one.winner
     if one.winner is None:
@@ -166,22 +179,25 @@ def _of_two(one: Comparison, settings: ReportSettings, by_value: bool) -> tuple[
     return f"People prefer {one.winner} to {one.loser}{shares}. Chance does not explain that: {sure}.", one.winner
 
 
-def _of_arms(one: Comparison, settings: ReportSettings, counted: str, by_value: bool) -> tuple[str, str | None]:
+def _of_arms(
+    one: Comparison, settings: ReportSettings, counted: str, value_cap: float | None
+) -> tuple[str, str | None]:
     """Two rankers, each shown to people of its own."""
     if one.clicked == 0:
         return f"There are no {counted} yet, so there is nothing to compare.", None
     if one.estimate is None or one.interval is None:
         return f"It is too early to say whose list gets more {counted}: {one.reasons.get('interval', '')}.", None
-    per = "value per person" if by_value else f"{counted} per search"
-    gap = f"the {per} on lists of {one.first} minus those on lists of {one.second}"
-    if within := _within_margin(one, settings, gap, "are"):
+    gap, verb = f"the {counted} per search on lists of {one.first} minus those on lists of {one.second}", "are"
+    if value_cap is not None:
+        gap, verb = f"the value per person, up to {value_cap:.6g}, for {one.first} minus that for {one.second}", "is"
+    if within := _within_margin(one, settings, gap, verb):
         return within, one.winner
     if one.winner is None:
         return (
-            f"No difference between {one.first} and {one.second} is shown yet: {gap} are {signed(one.estimate)}, and "
-            f"the data of {one.units:,} units allow anything from {span(one.interval)}."
+            f"No difference between {one.first} and {one.second} is shown yet: {gap} {verb} {signed(one.estimate)}, "
+            f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
         ), None
-    sure = _sure(one, settings, gap, "are")
+    sure = _sure(one, settings, gap, verb)
     return f"The list of {one.winner} gets more {counted}. Chance does not explain that: {sure}.", one.winner
 
 
@@ -194,6 +210,7 @@ def _within_margin(one: Comparison, settings: ReportSettings, what: str = "", ve
         shown, preferred = f"{one.first} is no worse than {one.second}", ""
     else:
         return ""
+    what = what or f"the score of {one.first} over {one.second}"
     return f"{shown}: {_sure(one, settings, what, verb)}. {preferred}{_meaning(settings)}"
 
 
@@ -251,8 +268,6 @@ def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tup
 
     If all rankers are alike, or no worse than the control, this is said first.
     """
-    if _all_state(VerdictCode.ALIKE, comparisons):
-        return f"All rankers are alike: every interval is within the margin. {_meaning(settings)}", None
     beats: dict[str, set[str]] = {}
     for one in comparisons:
         for ranker in (one.first, one.second):
@@ -260,14 +275,20 @@ def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tup
         if one.winner and one.loser:
             beats[one.winner].add(one.loser)
     best = [ranker for ranker, beaten in beats.items() if len(beaten) == len(beats) - 1]
+    if _all_state(VerdictCode.ALIKE, comparisons):
+        sentence = f"All rankers are alike: every interval is within the margin. {_meaning(settings)}"
+        if not best:
+            return sentence, None
+        return f"{sentence} People prefer {best[0]}, but by less than the margin.", best[0]
     if best:
         return f"People prefer {best[0]} to each of the other {len(beats) - 1} rankers.", best[0]
-    better = [ranker for ranker, beaten in beats.items() if settings.control in beaten]
+    better = _better(comparisons, settings)
     if better:
         names = " and ".join(filter(None, [", ".join(better[:-1]), better[-1]]))
         return f"People prefer {names} to the control {settings.control}; no ranker beats all others.", None
     if _all_state(VerdictCode.NO_WORSE, _about_control(comparisons, settings)):
-        return f"No candidate is worse than the control {settings.control}. {_meaning(settings)}", None
+        worse = f"worse than the control {settings.control} by {settings.margin:g} or more"
+        return f"No candidate is {worse}. {_meaning(settings)}", None
     decided, uniform = sum(map(len, beats.values())), sum(one.unanimous is not None for one in comparisons)
     sentence = (
         f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "

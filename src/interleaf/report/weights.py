@@ -80,11 +80,12 @@ class ValueCap(NamedTuple):
 
 
 def value_cap(tally: Tally, cap: float | None) -> ValueCap | None:
-    """The given cap, or the 99th percentile of the units with an event; None if events do not count by their values."""
+    """The given cap, or the 99th percentile of units with a value; None if events do not count by their values."""
     if not tally.about.values:
         return None
     rows = tally.units.rows[tally.units.rows[:, CLICKED] > 0]
     totals = np.sort(np.abs(rows[:, SUMS:]).sum(axis=1))
+    totals = totals[totals > 0]
     if cap is None:
         most = int(totals[math.ceil(PERCENTILE * len(totals)) - 1]) if len(totals) else 0
     else:

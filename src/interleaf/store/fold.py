@@ -49,12 +49,13 @@ def report_settings_of(settings: Experiment, metric: str | None = None) -> Repor
     >>> report_settings_of(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "holdout": 0.1})).holdout
     0.1
     """
+    is_value = settings.counts_values(metric or settings.primary)
     return ReportSettings(
         control=settings.control,
         confidence=settings.confidence,
         planned_units=settings.planned_units,
-        margin=settings.margin,
-        cap=settings.value_cap if settings.counts_values(metric or settings.primary) else None,
+        margin=settings.value_margin if is_value else settings.margin,
+        cap=settings.value_cap if is_value else None,
         secondary=settings.secondary(metric or settings.primary),
         aa=settings.mode in (AA, RELABELLED),
         holdout=settings.holdout or None,

@@ -20,6 +20,7 @@ from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard.visit import HEADERS, Visit
 from interleaf.server.schemas import ApiError
+from interleaf.stats.outlook import MARGIN
 from interleaf.store.fold import report_settings_of
 
 
@@ -41,9 +42,11 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     words += ["--values"] if settings.counts_values(metric) else []
     words += [] if read.cap is None else ["--cap", repr(read.cap)]
     words += ["--secondary", str(read.secondary)] if read.secondary else []
-    for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units"), ("--margin", "margin")):
+    for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units")):
         if getattr(settings, name) != getattr(usual, name):
             words += [option, str(getattr(settings, name))]
+    if read.margin not in (None, MARGIN):
+        words += ["--margin", repr(read.margin)]
     words += ["--aa"] if read.aa else []
     words += [] if read.holdout is None else ["--holdout", str(read.holdout)]
     words += ["--by", *settings.by] if settings.by else []

@@ -96,7 +96,8 @@ def judgement(report: Report | None) -> tuple[str, str]:
     if tone == UNTRUSTED:
         return tone, "✗ do not trust this"
     if tone == WINNER:
-        return tone, f"✓ {Names(report.rankers)[report.verdict.winner or '']} is preferred"
+        winner = report.verdict.winner
+        return tone, f"✓ {Names(report.rankers)[winner]} is preferred" if winner else "✓ better than the control"
     uniform = [pair.unanimous for pair in report.comparisons if pair.unanimous is not None]
     if len(report.comparisons) == 1 and uniform:
         return EVEN, f"= all favour {Names(report.rankers)[uniform[0]]}: too uniform"

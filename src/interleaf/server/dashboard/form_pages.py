@@ -23,7 +23,7 @@ GROUPS = {
     "Notes": NOTES,
     "Traffic": ("share", "lane", "offset", "holdout"),
     "Events": ("events", "browser_events", "values", "value_cap", "primary", "attribution", "window_minutes"),
-    "Analysis settings": ("planned_units", "confidence", "margin", "mode", "by"),
+    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "mode", "by"),
     "Automatic stop": ("stop_when", "max_units"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }

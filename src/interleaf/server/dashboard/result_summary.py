@@ -286,11 +286,15 @@ def _expect_decision(report: Report, rate: float | None, now: datetime) -> str:
     pair = report.comparisons[0] if len(report.comparisons) == 1 else None
     if pair is None or pair.estimate is None or not pair.error or not pair.units or rate is None or report.look:
         return ""
-    if report.margin is None or report.verdict.code not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
+    if report.verdict.code not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
         return ""
-    planned, confidence = report.planned_units, report.confidence
+    planned, confidence, margin = report.planned_units, report.confidence, report.margin or 0.0
     ends = units_until_decision(
-        pair.estimate, pair.error, pair.units, lambda units: multiplier(units, planned, confidence), report.margin
+        pair.estimate,
+        pair.error,
+        pair.units,
+        lambda units: multiplier(units, planned, confidence),
+        margin,
     )
     days = [(units / pair.units - 1) * report.totals.units / rate for units in ends]
     low, middle, high = (f"{now + day * DAY:%Y-%m-%d}" if math.isfinite(day) else "" for day in days)
