@@ -28,27 +28,28 @@ class Patterns:
     @classmethod
     def of(cls, codes: Array, clicked: Array) -> Patterns:
         """The patterns of results, given the codes of each result."""
-        return cls(*_grouped(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64)))
+        return cls.grouped(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64))
+
+    @classmethod
+    def grouped(cls, codes: Array, rows: Array, clicks: Array) -> Patterns:
+        """The patterns of counts, some of which may have the same codes."""
+        *keys, rows, clicks = group_rows(_pack(codes), [(rows, "sum"), (clicks, "sum")])
+        return cls(_unpack(keys, codes.shape[1]), rows, clicks)
 
     def __add__(self, other: Patterns) -> Patterns:
-        return Patterns(*_grouped(*(np.concatenate(parts) for parts in zip(self._parts, other._parts, strict=True))))
+        return self.grouped(*(np.concatenate(parts) for parts in zip(self._parts, other._parts, strict=True)))
 
     @property
     def _parts(self) -> tuple[Array, Array, Array]:
         return self.codes, self.rows, self.clicks
 
     def only(self, features: Sequence[int]) -> Patterns:
-        return Patterns(*_grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:]))
+        return self.grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:])
 
     def ordered(self) -> Patterns:
         """Sorted, so that fits do not depend on the order in which results were read."""
         order = np.lexsort(_pack(self.codes))
         return Patterns(*(part[order] for part in self._parts))
-
-
-def _grouped(codes: Array, rows: Array, clicks: Array) -> tuple[Array, Array, Array]:
-    *keys, rows, clicks = group_rows(_pack(codes), [(rows, "sum"), (clicks, "sum")])
-    return _unpack(keys, codes.shape[1]), rows, clicks
 
 
 def _pack(codes: Array) -> list[Array]:
@@ -90,6 +91,8 @@ class DesignMatrix:
     names: tuple[str, ...]
 
     def only(self, names: Sequence[str]) -> DesignMatrix:
+        if tuple(names) == self.names:
+            return self
         return DesignMatrix(self.patterns.only([self.names.index(name) for name in names]), tuple(names))
 
     @cached_property

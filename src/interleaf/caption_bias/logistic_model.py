@@ -190,7 +190,9 @@ def design_matrix(
     features = codes[:, columns]
     matrix = np.empty((len(codes), len(blocks) + features.shape[1]), np.int8)
     for column, (block, level) in enumerate(blocks):
-        matrix[:, column] = np.isin(codes[:, block], level)
+        is_member = np.zeros(max(len(POSITIONS), len(GRADES)), np.bool_)
+        is_member[list(level)] = True
+        matrix[:, column] = is_member[codes[:, block]]
     matrix[:, len(blocks) :] = features
     return matrix
 

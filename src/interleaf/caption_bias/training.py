@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import bdtr, chdtrc, chdtri
@@ -45,11 +45,12 @@ class MeasureCounts(MergeableSums):
         """Counts of results with a smaller value."""
         return np.concatenate([np.zeros_like(self.counts[:, :1]), np.cumsum(self.counts, axis=1)], axis=1)
 
-    def quantile(self, feature: CaptionFeature, share: float) -> int:
-        """A quantile of the results; for a tuned `most`, of those with at least `least`."""
+    def quantiles(self, feature: CaptionFeature, shares: Sequence[float] | Array) -> list[int]:
+        """Quantiles of the results; for a tuned `most`, of those with at least `least`."""
         least = feature.least if feature.tuned == "most" else 0
         below = self._down_to[MEASURES.index(feature.measure), least:].sum(axis=(1, 2, 3))
-        return least + int(np.searchsorted(below[1:] - below[0], share * (below[-1] - below[0])))
+        places = np.searchsorted(below[1:] - below[0], np.array(shares) * (below[-1] - below[0]))
+        return [least + place for place in places.tolist()]
 
     def patterns(self, features: Sequence[CaptionFeature]) -> Patterns:
         """The patterns of position, grade and these features, which all belong to one measure."""
@@ -59,7 +60,7 @@ class MeasureCounts(MergeableSums):
         has = np.stack([(bounds[:-1] >= one.least) & (bounds[:-1] <= one.most) for one in features], axis=1)
         part, position, grade = np.nonzero(counts.sum(axis=-1))
         codes = np.concatenate([np.stack([position, grade], axis=1), has[part]], axis=1).astype(np.int8)
-        return Patterns(codes, counts.sum(axis=-1)[part, position, grade], counts[part, position, grade, 1])
+        return Patterns.grouped(codes, counts.sum(axis=-1)[part, position, grade], counts[part, position, grade, 1])
 
 
 @kernel
@@ -88,21 +89,22 @@ def tune_thresholds(features: Sequence[CaptionFeature], table: MeasureCounts, ru
 
 
 def _at_quartile(feature: CaptionFeature, table: MeasureCounts) -> CaptionFeature:
-    return feature.at(table.quantile(feature, 0.25 if feature.tuned == "most" else 0.75))
+    return feature.at(*table.quantiles(feature, [0.25 if feature.tuned == "most" else 0.75]))
 
 
 def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionFeature]:
     """Tune the thresholds on one measure: each in turn maximises the likelihood, until none changes."""
+    likelihood = cache(lambda *tried: _likelihood(tried, table))
     best = [_at_quartile(feature, table) for feature in features]
-    height = _likelihood(best, table)
+    height = likelihood(*best)
     for _ in range(SWEEPS):
         before = list(best)
         for place, feature in enumerate(best):
             # Low thresholds below the median, high ones above it, none in the outer tenths.
             low, high = (MIN_SHARE, 0.5) if feature.tuned == "most" else (0.5, 1 - MIN_SHARE)
-            for value in sorted({table.quantile(feature, share) for share in np.linspace(low, high, CANDIDATES)}):
+            for value in sorted(set(table.quantiles(feature, np.linspace(low, high, CANDIDATES)))):
                 tried = [*best[:place], feature.at(value), *best[place + 1 :]]
-                reached = _likelihood(tried, table)
+                reached = likelihood(*tried)
                 if reached > height + GAIN:
                     best, height = tried, reached
         if best == before:
@@ -110,7 +112,7 @@ def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionF
     return best if height > -np.inf else features
 
 
-def _likelihood(features: list[CaptionFeature], table: MeasureCounts) -> float:
+def _likelihood(features: Sequence[CaptionFeature], table: MeasureCounts) -> float:
     """The likelihood of position, relevance and the features that can have a weight; -inf without any."""
     patterns = table.patterns(features)
     if not 0 < patterns.clicks.sum() < patterns.rows.sum():
