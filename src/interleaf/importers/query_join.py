@@ -86,9 +86,11 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
     time, kind = np.asarray(events["time"]), np.asarray(pc.rank(kinds.dictionary).take(kinds.indices))
     dwell, value = (np.array(pc.fill_null(events[name], np.nan)) for name in ("dwell", "value"))
     merged = MergedCopies(np.zeros(len(rank), np.bool_), dwell, value)
-    ids = events["event"].take(pa.array(by_id)).dictionary_encode().indices
-    moments = (kind[by_moment], rank[by_moment], time[by_moment])
-    for some, columns in ((by_id, (np.asarray(ids),)), (by_moment, moments)):
+    ids = events["event"].take(pa.array(by_id)).dictionary_encode()
+    groups: list[tuple[Array, tuple[Array, ...]]] = [(by_moment, (kind[by_moment], rank[by_moment], time[by_moment]))]
+    if len(ids.dictionary) < len(by_id):
+        groups.append((by_id, (np.asarray(ids.indices),)))
+    for some, columns in groups:
         event = _numbered(part.query[some], *columns)
         is_copied = (np.bincount(event) > 1)[event]
         places = some[is_copied]
@@ -124,11 +126,11 @@ class Joiner:
         columns = self._own(part, usable) if self._evidence.ours else self._foreign.columns(part, usable)
         counts[ImportNote.DOCUMENT_TWICE] += int((part.shows_twice & usable).sum())
         places = place_events(part, self._evidence, self._options.ordinals, usable, counts)
-        some, size = pa.array(usable), int(usable.sum())
+        size, text = int(usable.sum()), part.queries["text"]
         columns |= {
-            "time": part.queries["time"].filter(some).cast(schema.TIME),
-            "query": pc.if_else(pc.equal(part.queries["text"], ""), None, part.queries["text"]).filter(some),
-            "documents": lists_of(part.sizes[usable], part.hits.filter(pa.array(np.repeat(usable, part.sizes)))),
+            "time": _select(part.queries["time"], usable).cast(schema.TIME),
+            "query": _select(pc.if_else(pc.equal(text, ""), None, text), usable),
+            "documents": lists_of(part.sizes[usable], _select(part.hits, np.repeat(usable, part.sizes))),
             "events": _events(part, places, usable),
         }
         self._imported.impressions += size
@@ -162,29 +164,35 @@ class Joiner:
 
     def _own(self, part: Partition, usable: Array) -> dict[str, pa.Array]:
         """The columns of lists that our export wrote; lists that cannot be decoded are marked as not usable."""
-        places = np.flatnonzero(usable)
+        places, own = np.flatnonzero(usable), _select(part.queries, usable)
         codes, code = np.unique(part.codes[places], return_inverse=True)
         attributes = [part.attributes[number] for number in codes.tolist()]
         shared, wrong = shared_columns(attributes)
-        columns, problems = decode_rows(part.queries["own"].take(pa.array(places)))
-        columns |= {name: column.take(pa.array(code)) for name, column in shared.items()}
+        columns, problems = decode_rows(own["own"])
         problems = {place: wrong[number] for place, number in enumerate(code.tolist()) if number in wrong} | problems
         for place, problem in sorted(problems.items()):
-            query = part.queries["query_id"][int(places[place])].as_py()
-            self._imported.drop(ImportNote.UNREADABLE_COLUMNS, f"query_id {query!r}: {problem}")
-        columns["impression"] = part.queries["query_id"].take(pa.array(places))
-        for name, column in (("unit", "client"), ("session", "session")):
-            columns[name] = pc.coalesce(columns[name], part.queries[column].take(pa.array(places)))
-        columns["attributes"] = attribute_maps(list(map(attributes_in, attributes)), code)
+            self._imported.drop(
+                ImportNote.UNREADABLE_COLUMNS, f"query_id {own['query_id'][place].as_py()!r}: {problem}"
+            )
+        columns |= {name: column.take(pa.array(code)) for name, column in shared.items()} | {
+            "impression": own["query_id"],
+            "unit": pc.coalesce(columns["unit"], own["client"]),
+            "session": pc.coalesce(columns["session"], own["session"]),
+            "attributes": attribute_maps(list(map(attributes_in, attributes)), code),
+        }
         usable[places[list(problems)]] = False
-        is_usable = pa.array(usable[places])
-        return {name: column.filter(is_usable) for name, column in columns.items()}
+        return {name: _select(column, usable[places]) for name, column in columns.items()}
+
+
+def _select(values: pa.Array, mask: Array) -> pa.Array:
+    """The values, or the rows of a batch, where the mask is true."""
+    return values if mask.all() else values.filter(pa.array(mask))
 
 
 def _events(part: Partition, places: dict[str, Array], usable: Array) -> pa.ListArray:
     """The events of usable lists in the log's schema; they are sorted by query and time already."""
-    some = np.flatnonzero(places["rank"] != LEFT_OUT)
-    events = part.events.take(pa.array(some))
+    some = places["rank"] != LEFT_OUT
+    events = _select(part.events, some)
     new_columns = {name: pa.array(column[some], from_pandas=True) for name, column in places.items()}
     columns = dict(zip(events.schema.names, events.columns, strict=True)) | new_columns
     arrays = [columns[column.name].cast(column.type) for column in schema.EVENT]

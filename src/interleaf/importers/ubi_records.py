@@ -298,7 +298,7 @@ class ColumnBuilder:
 
     def _ids(self, values: list[Any]) -> pa.Array:
         """Ids as texts, null for an empty one."""
-        if values.count(None) == len(values):
+        if _are_missing(values):
             return pa.nulls(len(values), pa.string())
         try:
             texts = pa.array(values, pa.string())
@@ -358,9 +358,13 @@ def _kinds(values: list[Any]) -> pa.Array:
         return pa.array([one if type(one) is str else json.dumps(one) for one in values], pa.string())
 
 
+def _are_missing(values: list[Any]) -> bool:
+    return bool(values) and values[0] is None and values.count(None) == len(values)
+
+
 def _numbers(values: list[Any]) -> pa.Array:
     """Numbers that a log can hold, null for others."""
-    if values.count(None) == len(values):
+    if _are_missing(values):
         return pa.nulls(len(values), pa.float64())
     numbers = [float(one) if type(one) in (int, float) and abs(one) < MAX_NUMBER else None for one in values]
     return pa.array(numbers, pa.float64())

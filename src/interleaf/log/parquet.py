@@ -30,6 +30,10 @@ _CHECKSUM_BYTES = len(MARK) + 8
 _END = 8  # bytes behind the footer: its length, and b"PAR1"
 
 
+# Values that are nearly all different: with dictionaries, files are larger, and are written more slowly.
+UNIQUE = ("impression", "time", "key", "events.event", "events.time", "events.dwell")
+
+
 def parquet_pieces(columns: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[bytes]:
     """The bytes of a Parquet file, piece by piece: one row group per table, and only one table in memory at a time."""
     pieces = io.BytesIO()
@@ -41,13 +45,26 @@ def parquet_pieces(columns: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatc
         pieces.truncate()
         return piece
 
-    with pq.ParquetWriter(pa.PythonFile(pieces, "w"), columns, compression="zstd", write_page_checksum=True) as writer:
+    options = {"compression": "zstd", "write_page_checksum": True, "use_dictionary": _repeated_paths(columns)}
+    with pq.ParquetWriter(pa.PythonFile(pieces, "w"), columns, **options) as writer:
         for table in tables:
             writer.write(table)
             yield take()
     rest = take()
     footer = len(rest) - _END - int.from_bytes(rest[-_END:-4], "little")
     yield rest[:footer] + _checksum_of(rest[footer:]) + rest[footer:]
+
+
+def _repeated_paths(columns: pa.Schema) -> list[str]:
+    """The paths of all leaves that are written with dictionaries, as Parquet names them."""
+    empty = io.BytesIO()
+    pq.write_table(columns.empty_table(), empty)
+    paths = _paths(pq.ParquetFile(empty))
+    return [path for path in paths if path not in leaves(paths, UNIQUE)]
+
+
+def _paths(parquet: pq.ParquetFile) -> list[str]:
+    return [parquet.schema.column(number).path for number in range(len(parquet.schema))]
 
 
 def check_footer(file: IO[bytes] | Any) -> None:
@@ -92,7 +109,7 @@ def inspect(file: LogFile) -> ParquetInfo:
         assumptions = schema.assumptions_of(columns)
         names = check_schema(columns, str(file.path)).names
         groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
-        paths = [parquet.schema.column(number).path for number in range(len(parquet.schema))]
+        paths = _paths(parquet)
         page = paths.index("page") if "page" in paths else None
         paged = [number for number, group in enumerate(groups) if page is not None and _may_have_pages(group, page)]
         return ParquetInfo(names, [group.num_rows for group in groups], paged, assumptions)
@@ -104,7 +121,7 @@ def batches(
     """The wanted columns of a file, then those of its folders; `only` restricts them to some row groups."""
     with _opened(file) as checked:
         columns, metadata = checked.schema_arrow.names, checked.metadata
-        paths = [checked.schema.column(number).path for number in range(len(checked.schema))]
+        paths = _paths(checked)
     defaults = DEFAULTS | file.folder_columns
     added = defaults.keys() - columns
     with _opened(file, metadata=metadata, read_dictionary=leaves(paths, REPEATED)) as parquet:
