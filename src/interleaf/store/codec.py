@@ -71,8 +71,10 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
                 raise ValueError(f"its {name.replace('_', ' ')} are of different lengths")
         if "unshown_ranks" in values and len(values["unshown_ranks"]) != len(values.get("ranks", ())):
             raise ValueError("its ranks and unshown ranks have different numbers of rankers")
-        of_list = ("union", "relaxed", "unshown_ranks", "ranks", "latency", "teams", "lengths", "choices")
-        numbers = _pack(*map(values.get, of_list))
+        names = "ranks", "unshown_ranks"
+        flat = [array("i", chain(*values[name])).tobytes() if name in values else None for name in names]
+        of_list = map(values.get, ("latency", "teams", "lengths", "choices"))
+        numbers = _pack(values.get("union"), values.get("relaxed"), len(values.get("ranks", ())), *flat, *of_list)
         parts = EncodedRow(design, numbers, _plain(body).encode())
         design.encode()
         if "\0" in design:
@@ -95,23 +97,24 @@ def encode_note(
 
     `more` replaces or extends the body.
     """
-    drawn, problem = noted.drawn, noted.drawn.problem
-    ranks = problem.rank_lists(drawn.documents)
-    unshown = None
-    if drawn.chosen.method.logs_unshown_ranks:
-        unshown = unshown_rank_lists(problem.rankings, drawn.documents)
-    lists = ranks, latency, drawn.teams, problem.lengths, drawn.choices
-    numbers = _pack(problem.union, drawn.relaxed, unshown, *lists)
-    body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
+    drawn, problem, about = noted.drawn, noted.drawn.problem, noted.about
+    union, ranks, unshown = drawn.union, drawn.ranks, drawn.unshown_ranks
+    if ranks is None or unshown is None:  # it was drawn alone
+        union, ranks = problem.union, problem.ranks_of(drawn.documents)
+        unshown = np.array(unshown_rank_lists(problem.rankings, drawn.documents), np.int32)
+    logged = unshown.tobytes() if drawn.chosen.method.logs_unshown_ranks else None
+    lists = ranks.tobytes(), logged, latency, drawn.teams, problem.lengths, drawn.choices
+    numbers = _pack(union, drawn.relaxed, len(problem.rankers), *lists)
+    body: dict[str, Any] = {"query": about["query"], "key": drawn.key, "page": about["page"], "k": about["k"]}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
-    if noted.fixed:
-        body["fixed"] = noted.fixed
+    if "fixed" in about:
+        body["fixed"] = about["fixed"]
     body |= {"documents": drawn.documents, "rankings": problem.rankings, **more}
     if captions:
         body["captions"] = [captions.get(str(document)) for document in drawn.documents]
     pairs = tuple(attributes.items()) if attributes else None
-    design = _design(noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded, pairs)
+    design = _design(about["arm"], drawn.chosen.text, problem.rankers, about["fallback_reason"], excluded, pairs)
     return EncodedRow(design, numbers, _quick(body))
 
 
@@ -121,19 +124,17 @@ def _design(*values: Any) -> str:
     return _quick({name: value for name, value in zip(DESIGN, values, strict=True) if value is not None}).decode()
 
 
-def _pack(union: int | None, relaxed: bool | None, unshown: Any, ranks: Any, latency: Any, *lists: Any) -> bytes:
-    """The numbers of a row as bytes; `lists` are teams, lengths and choices."""
-    flat = None if ranks is None else list(chain.from_iterable(ranks))
-    rankers = len(ranks or ()) + (0 if unshown is None else WITH_UNSHOWN)
-    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), rankers]
-    numbers += [-1 if one is None else len(one) for one in (flat, *lists, latency)]
-    for one in (flat, *lists):
-        if one:
-            numbers += one
-    packed = array("i", numbers).tobytes()
-    if latency:
-        packed += array("f", [nan if number is None else number for number in latency]).tobytes()
-    return packed + array("i", chain.from_iterable(unshown)).tobytes() if unshown else packed
+def _pack(union: int | None, relaxed: bool | None, rankers: int, *lists: Any) -> bytes:
+    """The numbers of a row as bytes; `lists` are ranks and unshown ranks as bytes, latency, teams, lengths, choices."""
+    ranks, unshown, latency, *others = lists
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed)]
+    numbers += rankers if unshown is None else rankers + WITH_UNSHOWN, -1 if ranks is None else len(ranks) // 4
+    numbers += [-1 if one is None else len(one) for one in (*others, latency)]
+    flat: list[int] = []
+    for one in others:
+        flat += one or ()
+    floats = array("f", [nan if number is None else number for number in latency]) if latency else b""
+    return b"".join((array("i", numbers), ranks or b"", array("i", flat), floats, unshown or b""))
 
 
 def decode_row(parts: EncodedRow) -> dict[str, Any]:
