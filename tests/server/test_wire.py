@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from interleaf.errors import StoreError
-from interleaf.experiment import Experiment, Request, show
+from interleaf.experiment import Experiment, Request, serving, show
+from interleaf.experiment.serving import draw_lists, plan_list
+from interleaf.interleaving.api import draw_all
 from interleaf.server import ingest
 from interleaf.server.write_queue import WriteQueue
-from interleaf.store import open_store
+from interleaf.store import impression_rows, open_store
 from interleaf.store.records import StoredImpression
-from tests.support.services import OLD, START
+from tests.support.services import OLD, RANKINGS, SHOES, START
 from tests.support.stand_in import until
 from tests.support.wire import EVENTS, LIST, Served, clicked, raw, read, wanted
 
@@ -146,15 +148,15 @@ def test_a_store_that_fails_is_reported_without_details(
     assert caplog.text.count("a request failed") == 2
 
 
-def test_a_list_that_cannot_be_drawn_does_not_break_others(
+def test_a_request_that_cannot_be_planned_does_not_break_others(
     served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def show_all_but_one(settings: Any, version: int, request: Request) -> Any:
+    def plan_all_but_one(experiment: Experiment, version: int, request: Request) -> Any:
         if request.impression == "i-2":
             raise RuntimeError("secret detail")
-        return show(settings, version, request)
+        return plan_list(experiment, version, request)
 
-    monkeypatch.setattr(ingest, "show", show_all_but_one)
+    monkeypatch.setattr(ingest, "plan_list", plan_all_but_one)
     repeated = raw(LIST, wanted(1, rankings={"production": ["a", "b", "a"], "candidate": ["b"]}))
     answers = served().ask(repeated + raw(LIST, wanted(2)) + raw(LIST, wanted(3)), answers=3)
     assert [answer[9:12] for answer in answers] == [b"422", b"500", b"201"]
@@ -162,21 +164,69 @@ def test_a_list_that_cannot_be_drawn_does_not_break_others(
     assert b"secret detail" not in answers[1]
 
 
+def test_a_list_that_cannot_be_drawn_does_not_break_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def draw_all_but_one(rankings: Any, chosen: Any, k: int, keys: list[str]) -> Any:
+        calls.append(len(keys))
+        if any("bad" in ranking for one in rankings for ranking in one.values()):
+            raise RuntimeError("this list cannot be drawn")
+        return draw_all(rankings, chosen, k, keys)
+
+    monkeypatch.setattr(serving, "draw_all", draw_all_but_one)
+    store, shoes = open_store(tmp_path / "store.sqlite"), Experiment.of(SHOES)
+    store.create(shoes, START, "test")
+
+    def planned(number: int) -> StoredImpression:
+        rankings = RANKINGS | {"candidate": ["bad"] if number == 2 else RANKINGS["candidate"]}
+        request = Request(f"i-{number}", f"u-{number}", "trail", rankings)
+        return StoredImpression(
+            request.impression, "shoes", 1, request.unit, START, START, {}, shown=plan_list(shoes, 1, request)
+        )
+
+    async def written(impressions: list[StoredImpression]) -> list[Any]:
+        queue = WriteQueue(store)
+        results = await asyncio.gather(*map(queue.put, impressions), return_exceptions=True)
+        await queue.close()
+        return results
+
+    with closing(store):
+        lists = [planned(number) for number in range(5)]
+        results = asyncio.run(written(lists))
+        assert calls[0] == 5  # together
+        assert [str(result) for result in results] == ["None", "None", "this list cannot be drawn", "None", "None"]
+        for number in (0, 1, 3, 4):
+            expected = show(shoes, 1, Request(f"i-{number}", f"u-{number}", "trail", RANKINGS))
+            row, shown = store.row(f"i-{number}"), lists[number].shown
+            assert row is not None
+            assert shown is not None
+            assert row["documents"] == shown.documents == expected.documents
+        assert store.row("i-2") is None
+
+
 def test_lists_of_long_rankings_are_drawn_in_a_thread(
     served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = []
+    planned, drawn = [], []
 
-    def show_and_note(settings: Any, version: int, request: Request) -> Any:
-        threads.append(threading.current_thread())
-        return show(settings, version, request)
+    def plan_and_note(experiment: Experiment, version: int, request: Request) -> Any:
+        planned.append(threading.current_thread())
+        return plan_list(experiment, version, request)
 
-    monkeypatch.setattr(ingest, "show", show_and_note)
+    def draw_and_note(lists: Any) -> None:
+        if any(one.noted is not None for one in lists):
+            drawn.append(threading.current_thread())
+        draw_lists(lists)
+
+    monkeypatch.setattr(ingest, "plan_list", plan_and_note)
+    monkeypatch.setattr(impression_rows, "draw_lists", draw_and_note)
     monkeypatch.setattr(ingest, "MAX_DOCUMENTS_IN_LOOP", 20)
     one, long = served(), [f"d{number}" for number in range(11)]
     rankings = {"production": long, "candidate": long[::-1]}
     answers = one.ask(raw(LIST, wanted(1)) + raw(LIST, wanted(2)) + raw(LIST, wanted(3, rankings=rankings)), answers=3)
-    assert threads[0] is threads[1] is not threads[2]
+    for threads in (planned, drawn):
+        assert len(threads) == 3
+        assert threads[0] is threads[1] is planned[0] is not threads[2]
     expected = show(one.store.experiment("shoes").settings, 1, Request("i-3", "u-3", "trail", rankings))
     assert body_of(answers[2])["documents"] == expected.documents
 

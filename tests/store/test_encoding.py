@@ -1,15 +1,18 @@
 """A list that was just drawn is encoded in a short way: what is kept is what its row would be, checked by value."""
 
+import random
+from copy import deepcopy
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from interleaf.experiment import Experiment, Request, show
-from interleaf.experiment.serving import Noted
-from interleaf.methods.registry import METHODS
+from interleaf.experiment import Experiment, Request, Shown, serving, show
+from interleaf.experiment.serving import Noted, draw_lists, plan_list
+from interleaf.methods.registry import METHODS, resolve
 from interleaf.store import codec
 from interleaf.store.codec import decode_row, encode_note, encode_row
+from tests.support.worlds import EVERY_SPEC
 
 COMPARED = [name for name, method in METHODS.items() if method.schemes_for(2)]
 documents = st.sampled_from("abcdefghij")
@@ -34,6 +37,38 @@ def test_both_ways_keep_the_same(method: str, old: list[str], new: list[str], at
         return
     more: dict[str, Any] = {"attributes": attributes, "latency": [0.5, None], "session": "s", "excluded": "listed unit"}
     assert decode_row(encode_note(noted, **more)) == decode_row(encode_row(noted.row | more))
+
+
+@pytest.mark.parametrize("method", EVERY_SPEC)
+@pytest.mark.parametrize("rankers", [2, 4])
+def test_lists_that_are_drawn_together_are_those_that_are_drawn_alone(method: str, rankers: int) -> None:
+    most = resolve(method).rankers[1]
+    if most is not None and rankers > most:
+        pytest.skip("it compares two rankers only")
+    names, chance = [f"ranker {number}" for number in range(rankers)], random.Random(method)
+    shop = Experiment.of({"name": "shop", "rankers": names, "method": method, "k": 4})
+
+    def plan(number: int) -> Shown:
+        most = chance.choice([3, 8, 8, 30])  # the last ones are longer than `MAX_TOGETHER` below
+        given: dict[str, Any] = {name: chance.sample(range(40), chance.randint(1, most)) for name in names}
+        if number % 7 == 0:
+            given[chance.choice(names)] = None
+        texts = {name: ranking and [f"d{one}" for one in ranking] for name, ranking in given.items()}
+        more: dict[str, Any] = {"fixed": {2: "ad"}} if number % 5 == 0 else {"k": 3 if number % 4 == 0 else None}
+        return plan_list(shop, 1, Request(f"i-{number}", f"user-{number}", "trail", texts, **more))
+
+    alone = [plan(number) for number in range(60)]
+    together = deepcopy(alone)
+    for one in alone:
+        draw_lists([one])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving, "MAX_TOGETHER", 8 * rankers)
+        draw_lists(together)
+    for one, other in zip(alone, together, strict=True):
+        assert isinstance(one.noted, Noted)
+        assert isinstance(other.noted, Noted)
+        assert (one.documents, one.arm, one.noted.row) == (other.documents, other.arm, other.noted.row)
+        assert encode_note(one.noted) == encode_note(other.noted)
 
 
 @pytest.mark.parametrize("lost", ["old", "new"])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from interleaf.errors import ExperimentError, suggest
 from interleaf.experiment.assignment import OUTSIDE, assign
 from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
-from interleaf.interleaving.api import DrawnList, draw
-from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, remove_documents
+from interleaf.interleaving.api import DrawnList, draw, draw_all
+from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, refuse_duplicate, remove_documents
 from interleaf.kernels.randomness import Keyed, key_of
 from interleaf.log.schema import FALLBACK, INTERLEAVED, arm_of
 from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
 
 Rankings = dict[str, Sequence[str]]
+MAX_TOGETHER = 1000  # documents in the rankings of a list that is drawn together with others
 
 
 @dataclass(slots=True)
@@ -34,29 +36,22 @@ class Request:
     fixed: Mapping[int, str] = field(default_factory=dict)
 
 
-class Noted(NamedTuple):
-    """What is logged of a request: the list, and what it was drawn from."""
+@dataclass(slots=True)
+class Noted:
+    """What is logged of a request: the list, after it is drawn, and what it is drawn from."""
 
-    drawn: DrawnList
-    experiment: str
-    version: int
-    impression: str
-    unit: str | None
-    query: str | None
-    arm: str
-    k: int
-    page: int
-    fallback_reason: str | None
-    fixed: dict[str, str] | None
+    about: dict[str, Any]  # the row without the list
+    request: Request
+    chosen: ResolvedMethod
+    rankings: Rankings
+    length: int  # without fixed documents
+    key: str
+    drawn: DrawnList = field(init=False)
 
     @property
     def row(self) -> dict[str, Any]:
         """The row of the log, and `k` and `fixed`."""
-        about = self._asdict()
-        drawn: DrawnList = about.pop("drawn")
-        if not self.fixed:
-            del about["fixed"]
-        return drawn.interleaving().to_dict(rankings=True, probability=False) | about
+        return self.drawn.interleaving().to_dict(rankings=True, probability=False) | self.about
 
 
 @dataclass(slots=True)
@@ -83,11 +78,19 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     >>> show(shoes, 1, Request("i-1", "user-7", "trail", rankings, page=2)).documents
     ['c']
     """
+    shown = plan_list(experiment, version, request)
+    draw_lists([shown])
+    return shown
+
+
+def plan_list(experiment: Experiment, version: int, request: Request) -> Shown:
+    """What is shown for a request, without the list if `draw_lists` has to draw it."""
     unit = request.unit if request.unit is not None else request.impression
     available = _complete_rankings(experiment, request)
     size = request.k or experiment.k
     arm, shown_ranker = assign(experiment, unit), _find_shown_ranker(experiment, available)
-    if arm == OUTSIDE or not shown_ranker or not count_free_ranks(size * request.page, request.fixed):
+    length = count_free_ranks(size * request.page, request.fixed)
+    if arm == OUTSIDE or not shown_ranker or not length:
         return Shown(unmixed_page(experiment, request), arm, None)
     missing = [name for name in experiment.needed if not available[name]]
     if missing:
@@ -97,15 +100,41 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
         chosen = experiment.chosen
     else:
         rankings, chosen = available, unchanged(shown_ranker)
+    _check_drawable(rankings, chosen, request.page)
     key = chance_key(chosen, experiment.name, version, unit, request.query)
-    drawn = _draw_pages(rankings, chosen, key, size, request.page, request.fixed)
-    if arm == INTERLEAVED:
-        arm = arm_of(chosen.text, drawn.problem.rankers, drawn.teams)
-    about = request.impression, request.unit, request.query
-    reason = f"no ranking of {', '.join(missing)}" if missing else None
-    fixed = {str(rank): document for rank, document in request.fixed.items()} or None
-    noted = Noted(drawn, experiment.name, version, *about, arm, size, request.page, reason, fixed)
-    return Shown(_page(drawn.documents, request.fixed, size, request.page), arm, noted)
+    about = {"experiment": experiment.name, "version": version, "impression": request.impression, "unit": request.unit}
+    about |= {"query": request.query, "arm": arm, "k": size, "page": request.page}
+    about["fallback_reason"] = f"no ranking of {', '.join(missing)}" if missing else None
+    if request.fixed:
+        about["fixed"] = {str(rank): document for rank, document in request.fixed.items()}
+    return Shown([], arm, Noted(about, request, chosen, rankings, length, key))
+
+
+def draw_lists(planned: Sequence[Shown]) -> None:
+    """Draw the lists that are planned, those of short rankings together."""
+    alike = defaultdict[tuple[Any, ...], list[tuple[Shown, Noted]]](list)
+    for shown in planned:
+        if isinstance(noted := shown.noted, Noted):
+            rankers, longest = len(noted.rankings), max(map(len, noted.rankings.values()))
+            alone = id(shown) if rankers * longest > MAX_TOGETHER else 0
+            alike[noted.chosen.text, noted.length, rankers, alone].append((shown, noted))
+    for (_, length, *_), some in alike.items():
+        rankings, keys = [noted.rankings for _, noted in some], [noted.key for _, noted in some]
+        for (shown, noted), drawn in zip(some, draw_all(rankings, some[0][1].chosen, length, keys), strict=True):
+            noted.drawn, request = drawn, noted.request
+            if shown.arm == INTERLEAVED:
+                shown.arm = noted.about["arm"] = arm_of(noted.chosen.text, drawn.problem.rankers, drawn.teams)
+            shown.documents = _page(drawn.documents, request.fixed, noted.about["k"], request.page)
+
+
+def _check_drawable(rankings: Rankings, chosen: ResolvedMethod, page: int) -> None:
+    """Refuse duplicates, rankings that are too long for the method, and pages that would change earlier ones."""
+    if page > 1 and chosen.method.depends_on_k:
+        raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
+    for ranker, ranking in rankings.items():
+        if len(set(ranking)) < len(ranking):
+            refuse_duplicate(ranker, ranking)
+    chosen.method.kernels.settings((max(map(len, rankings.values())),), chosen.parameters, False)
 
 
 def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
@@ -136,7 +165,9 @@ def extend_list(
     if page <= (row["page"] or 1):
         return Shown(_page(row["documents"], fixed, size, page), arm, dict(row))
     rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
-    drawn = _draw_pages(rankings, resolve(row["method"]), row["key"], size, page, fixed)
+    chosen = resolve(row["method"])
+    _check_drawable(rankings, chosen, page)
+    drawn = draw(rankings, chosen, count_free_ranks(size * page, fixed), row["key"])
     longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
     if added:
         longer["fixed"] = {str(rank): document for rank, document in fixed.items()}
@@ -206,15 +237,6 @@ def _as_mode(experiment: Experiment, available: Rankings, key: tuple[Any, ...], 
         swapped = [names.pop(chance.pick(len(names))) for _ in experiment.rankers]
         return {name: available[other] for name, other in zip(experiment.rankers, swapped, strict=True)}
     return available
-
-
-def _draw_pages(
-    rankings: Rankings, chosen: ResolvedMethod, key: str, size: int, page: int, fixed: Mapping[int, str]
-) -> DrawnList:
-    """Draw all pages up to this one; refuse further pages if the method would change earlier ones."""
-    if page > 1 and chosen.method.depends_on_k:
-        raise ExperimentError("page", page, f"{chosen} draws its lists as a whole; ask for one page, with a larger k")
-    return draw(rankings, chosen, count_free_ranks(size * page, fixed), key)
 
 
 def _page(documents: Sequence[Any], fixed: Mapping[int, str], size: int, page: int) -> list[str]:

@@ -91,7 +91,7 @@ class Interleaving:
                     f"{problem.rankers!r}; leave it out, or add it to the ranking it came from"
                 )
         owners = serialisation.check_teams(teams, len(shown), len(problem.rankers), chosen)
-        return replace(DrawnList(chosen, problem, None, shown, owners).interleaving(ranks), fixed=places)
+        return replace(DrawnList(chosen, problem, None, shown, owners, ranks=ranks).interleaving(), fixed=places)
 
     @property
     def log_probability(self) -> float | None:
@@ -176,7 +176,7 @@ class Interleaving:
 
 
 class DrawnList(NamedTuple):
-    """A list drawn from checked rankings. Ranks and choices are computed only when they are needed."""
+    """A list drawn from checked rankings. What is None, and choices, are computed only when they are needed."""
 
     chosen: ResolvedMethod
     problem: CheckedRankings
@@ -185,13 +185,16 @@ class DrawnList(NamedTuple):
     teams: tuple[int, ...] | None
     relaxed: bool | None = None
     log_probability: float | None = None
+    union: int | None = None
+    ranks: Array | None = None
+    unshown_ranks: Array | None = None
 
     @property
     def choices(self) -> tuple[int, ...] | None:
         """How many documents some ranker has in its top x, for each x; None if the method's credit does not use it."""
         return self.problem.choices(len(self.documents)) if "choices" in self.chosen.method.needs else None
 
-    def interleaving(self, ranks: Array | None = None) -> Interleaving:
+    def interleaving(self) -> Interleaving:
         """The list with everything that is needed to credit clicks."""
         problem = self.problem
         return Interleaving(
@@ -199,9 +202,9 @@ class DrawnList(NamedTuple):
             problem.rankers,
             self.chosen.text,
             self.teams,
-            problem.ranks_of(self.documents) if ranks is None else ranks,
+            problem.ranks_of(self.documents) if self.ranks is None else self.ranks,
             problem.lengths,
-            problem.union,
+            problem.union if self.union is None else self.union,
             self.choices,
             self.key,
             self.relaxed,
@@ -275,6 +278,18 @@ def draw(rankings: Rankings, chosen: ResolvedMethod, k: int, key: Key | None) ->
     return DrawnList(chosen, problem, name, *_kernels().compose(chosen, problem, size, name))
 
 
+def draw_all(
+    rankings: Sequence[Mapping[str, Sequence[Document]]], chosen: ResolvedMethod, k: int, keys: Sequence[str]
+) -> list[DrawnList]:
+    """The same for several rankings of as many rankers, without duplicates; together unless the method prepares."""
+    calls, kernels = _kernels(), chosen.method.kernels
+    if len(rankings) == 1 or kernels.prepare is not None or not calls.is_compiled(kernels.compose_batch):
+        return [draw(one, chosen, k, key) for one, key in zip(rankings, keys, strict=True)]
+    problems = [CheckedRankings(tuple(one), tuple(map(tuple, one.values())), ()) for one in rankings]
+    drawn = zip(problems, keys, calls.batch.draw(chosen, problems, k, keys), strict=True)
+    return [DrawnList(chosen, problem, key, *fields) for problem, key, fields in drawn]
+
+
 def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None) -> Outcome:
     """Turn clicks, as ranks in the shown list from 1, into credit and preferences; repeated clicks count once.
 
@@ -313,6 +328,7 @@ def warm_composing(method: str, rankers: int) -> Interleaving:
     names = [str(chosen.parameters.get("ranker") or "first"), *map(str, range(1, rankers))]
     rankings = dict(zip(names, [[0, 1, 2], [1, 0, 2], *([[2, 0, 1]] * (rankers - 2))], strict=True))
     with _kernels().compiling():
+        draw_all([rankings, rankings], chosen, 2, [key_of("warm")] * 2)
         return interleave(rankings, method, k=2, key="warm")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from interleaf.errors import ClickError, ListError, MethodError, RandomnessError, RankingError, raise_errors
-from interleaf.interleaving.rankings import check_k, check_rankers
+from interleaf.interleaving.rankings import CheckedRankings, check_k, check_rankers
 from interleaf.kernels.arrays import Array, DrawnLists as DrawnLists, EncodedRankings, Impression, pairs
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, key_of
@@ -47,6 +47,34 @@ def compose(
 
     _in_threads(run, rows, threads)
     return lists
+
+
+def draw(
+    chosen: ResolvedMethod, problems: Sequence[CheckedRankings], k: int, keys: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """The last fields of a `DrawnList` for each of these rankings of as many rankers; not for methods that prepare."""
+    method, names, numbered = chosen.method, list[list[Any]](), list[list[int]]()
+    for problem in problems:
+        numbers: dict[Any, int] = {}
+        numbered += [[numbers.setdefault(one, len(numbers)) for one in ranking] for ranking in problem.rankings]
+        names.append(list(numbers))
+    lengths, unions, queries = list(map(len, numbered)), list(map(len, names)), np.arange(len(problems))
+    longest, rankers, size = max(lengths), len(problems[0].rankers), min(k, max(unions))
+    rows = [row if len(row) == longest else row + [-1] * (longest - len(row)) for row in numbered]
+    rankings = np.array(rows, np.int32).reshape(-1, rankers, longest)
+    depths = lengths if method.whole_rankings else [min(length, k) for length in lengths]
+    encoded = EncodedRankings(rankings, np.array(depths, np.int32).reshape(-1, rankers), np.array(unions))
+    settings = method.kernels.settings((longest,), chosen.parameters, False)
+    lists = compose(chosen, encoded, settings, queries, _words(keys), size, 1)
+    ranks = _ranks_of(rankings, queries, lists.shown)
+    unshown = np.zeros((len(problems), rankers, min(rankers * size, max(unions))), np.int32)
+    _write_unshown(rankings, queries, lists.shown, lists.counts, unshown)
+    widths = unshown.any(axis=1).sum(axis=1).tolist()
+    columns = zip(names, *(array.tolist() for array in lists), ranks, unshown, widths, strict=True)
+    for own, shown, teams, count, mine, others, width in columns:
+        documents, owners = tuple([own[number] for number in shown[:count]]), tuple(teams[:count])
+        known = len(own), mine[:, :count], others[:, :width]
+        yield documents, owners if method.has_teams else None, None, None, *known
 
 
 def credit(
@@ -385,7 +413,7 @@ def _count_documents(rankings: Array, k: int) -> tuple[Array, Array]:
 @kernel
 def _ranks_of(rankings: Array, rows: Array, documents: Array) -> Array:
     """`[row, ranker, position]`: the rank of each shown document, 0 if it is not ranked."""
-    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int16)
+    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int32)
     for row in range(len(rows)):
         for ranker in range(rankings.shape[1]):
             for place in range(rankings.shape[2]):

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from interleaf.errors import ListError
+from interleaf.interleaving import batch as batch
 from interleaf.interleaving.rankings import CheckedRankings, Document
 from interleaf.kernels.arrays import Array, Impression, exactly
-from interleaf.kernels.jit import compiling as compiling, plain, ready, start
+from interleaf.kernels.jit import compiling as compiling, is_compiled as is_compiled, plain, ready, start
 from interleaf.kernels.randomness import Randomness
 from interleaf.methods import loops
 from interleaf.methods.registry import ResolvedMethod

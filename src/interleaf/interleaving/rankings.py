@@ -47,7 +47,7 @@ class CheckedRankings:
                     f"ranking {ranker!r} holds a document that is not hashable; use strings or integers"
                 ) from None
             if len(ranks) < len(documents):
-                _refuse_duplicate(ranker, documents)
+                refuse_duplicate(ranker, documents)
             if len(documents) > MAX_DOCUMENTS:
                 raise RankingError(
                     f"ranking {ranker!r} holds {len(documents):,} documents; cut it at {MAX_DOCUMENTS:,}"
@@ -87,11 +87,7 @@ class CheckedRankings:
 
     def ranks_of(self, documents: Sequence[Document]) -> Array:
         """The rank matrix: `[ranker, position]`, 1 = top, 0 = not in that ranking."""
-        return np.array(self.rank_lists(documents), np.int32)
-
-    def rank_lists(self, documents: Sequence[Document]) -> list[list[int]]:
-        """The rows of the rank matrix."""
-        return [list(map(place.get, documents, repeat(0))) for place in self.places]
+        return np.array([list(map(place.get, documents, repeat(0))) for place in self.places], np.int32)
 
     def ranks_or_next(self, documents: Sequence[Document]) -> Array:
         """The rank matrix with a document that a ranking lacks just below its last: at its length + 1."""
@@ -294,7 +290,8 @@ def _documents(ranker: str, ranking: Sequence[Any]) -> tuple[Any, ...]:
         raise RankingError(f"ranking {ranker!r} is {ranking!r}; give a sequence of documents") from None
 
 
-def _refuse_duplicate(ranker: str, documents: Sequence[Document]) -> None:
+def refuse_duplicate(ranker: str, documents: Sequence[Document]) -> None:
+    """Raise the error that names the first duplicate of a ranking."""
     ranks: dict[Document, int] = {}
     for rank, document in enumerate(documents, 1):
         if ranks.setdefault(document, rank) != rank:

@@ -34,17 +34,22 @@ def pack_numbers(row: Mapping[str, Any]) -> bytes:
     {'ranks': [[1, 2], [2, 1]], 'teams': [0, 1], 'relaxed': False}
     """
     ranks, teams, lengths, choices, latency, unshown, union, relaxed = map(row.get, NUMBER_COLUMNS)
-    flat = None if ranks is None else list(chain.from_iterable(ranks))
-    rankers = len(ranks or ()) if unshown is None else -1 - len(ranks or ())
-    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed), rankers]
-    numbers += [-1 if one is None else len(one) for one in (flat, teams, lengths, choices, latency)]
-    for one in (flat, teams, lengths, choices):
-        if one:
-            numbers += one
-    packed = array("i", numbers).tobytes()
-    if latency:
-        packed += array("f", [nan if number is None else number for number in latency]).tobytes()
-    return packed + array("i", chain.from_iterable(unshown)).tobytes() if unshown else packed
+    flat, unshown_flat, rankers = _bytes_of(ranks), _bytes_of(unshown), 0 if ranks is None else len(ranks)
+    numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed)]
+    numbers += rankers if unshown is None else -1 - rankers, -1 if ranks is None else len(flat) // 4
+    numbers += [-1 if one is None else len(one) for one in (teams, lengths, choices, latency)]
+    lists: list[int] = []
+    for one in (teams, lengths, choices):
+        lists += one or ()
+    floats = array("f", [nan if number is None else number for number in latency]) if latency else b""
+    return b"".join((array("i", numbers), flat, array("i", lists), floats, unshown_flat))
+
+
+def _bytes_of(ranks: Any) -> bytes:
+    """Ranks as 32-bit integers, from lists or from an array of them."""
+    if isinstance(ranks, np.ndarray):
+        return ranks.astype(np.int32, copy=False).tobytes()
+    return b"" if ranks is None else array("i", chain.from_iterable(ranks)).tobytes()
 
 
 def unpack_numbers(packed: bytes) -> dict[str, Any]:

@@ -14,16 +14,16 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from interleaf.errors import StateError, listed
-from interleaf.experiment import Experiment, Request, extend_list, show
+from interleaf.experiment import Experiment, Request, extend_list
 from interleaf.experiment.assignment import OUTSIDE
-from interleaf.experiment.serving import Noted, Shown, chance_key, unmixed_page
+from interleaf.experiment.serving import Shown, chance_key, plan_list, unmixed_page
 from interleaf.interleaving.rankings import collapse
 from interleaf.methods.registry import resolve
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
 from interleaf.server.service import MAX_EVENTS, SECOND, Service
-from interleaf.store.codec import encode_note
+from interleaf.store.impression_rows import encode_lists
 from interleaf.store.privacy import HASH, KEEP, hash_unit
 from interleaf.store.records import RUNNING, AccessKey, Event, EventFate, Stored, StoredImpression
 
@@ -53,33 +53,37 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     request = Request(data.impression or new_id(), data.unit, data.query, rankings, data.k, data.page, fixed)
     if data.page > 1:
         return await _next_page(service, stored, data, request)
-    shown = await _draw(settings, version, request)
-    if not isinstance(shown.noted, Noted):
+    plan = settings, version, request
+    is_slow = _takes_long(settings, request)  # then the list is drawn in a thread, so that other requests do not wait
+    shown = await asyncio.to_thread(plan_list, *plan) if is_slow else plan_list(*plan)
+    if shown.noted is None:
         service.metrics.count_impression(settings.name, shown.arm, None)
         return JsonResponse(schemas.InterleaveResponse(None, shown.documents, shown.arm, version, None))
     until = time + settings.window
     closes = max(until, now + LATE) if data.time else until
-    extras = _collect_extras(service, settings, data)
     impression = StoredImpression(
         *(request.impression, settings.name, version, hash_if_secret(service, data.unit), time, closes, {}, until),
-        parts=encode_note(shown.noted, **extras),
+        shown=shown,
+        extras=_collect_extras(service, settings, data),
     )
+    if is_slow:
+        await asyncio.to_thread(encode_lists, [impression])
+    unit, excluded = data.unit, impression.extras.get("excluded")
+    del body, data, request, rankings, plan  # many requests wait here, and memory that is free is used again
     before = await service.write_queue.put(impression)
-    service.metrics.count_impression(settings.name, shown.arm, extras.get("excluded"))
+    service.metrics.count_impression(settings.name, shown.arm, excluded)
     if before is None:
-        service.bots.count_impression(settings, data.unit)
+        service.bots.count_impression(settings, unit)
         return _respond(service, impression.id, settings.name, shown, version, 201)
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     return _respond(service, impression.id, settings.name, extend_list(before, 1), before["version"])
 
 
-async def _draw(settings: Experiment, version: int, request: Request) -> Shown:
-    """Draw the list of a request; in a thread if that takes long, so that other requests do not wait."""
-    documents = sum(len(ranking) for ranking in request.rankings.values() if ranking)
-    if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
-        return await asyncio.to_thread(show, settings, version, request)
-    return show(settings, version, request)
+def _takes_long(settings: Experiment, request: Request) -> bool:
+    """Whether it takes milliseconds to draw a list."""
+    documents = sum([len(ranking) for ranking in request.rankings.values() if ranking])
+    return settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:

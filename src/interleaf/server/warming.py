@@ -72,8 +72,8 @@ def needs_compiling(settings: Experiment) -> bool:
     """Whether the kernels that compose lists of an experiment can be cached on disk, and are not yet."""
     from interleaf.kernels.jit import is_compiled, is_on_disk
 
-    compose = settings.chosen.method.kernels.compose
-    return is_compiled(compose) and not is_on_disk(compose)
+    kernels = settings.chosen.method.kernels
+    return is_compiled(kernels.compose) and not (is_on_disk(kernels.compose) and is_on_disk(kernels.compose_batch))
 
 
 def compile_lists(settings: Experiment) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from interleaf.errors import StoreError
+from interleaf.store.impression_rows import encode_lists
 from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
 
@@ -63,6 +65,8 @@ class WriteQueue:
         if not batch:
             self._busy = False
             return
+        with suppress(Exception):  # a list that cannot be drawn fails again in the thread, alone
+            encode_lists([waiting.impression for waiting in batch if waiting.impression is not None])
         writing = loop.run_in_executor(self._thread, self._write_batch, batch)
         writing.add_done_callback(lambda done: self._set_results(loop, batch, done))
 

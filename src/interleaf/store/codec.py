@@ -84,25 +84,27 @@ def encode_note(
 
     `more` replaces or extends the body.
     """
-    drawn, problem = noted.drawn, noted.drawn.problem
-    ranks = problem.rank_lists(drawn.documents)
-    unshown = None
-    if drawn.chosen.method.logs_unshown_ranks:
-        unshown = unshown_rank_lists(problem.rankings, drawn.documents)
+    drawn, problem, about = noted.drawn, noted.drawn.problem, noted.about
+    union, ranks, unshown = drawn.union, drawn.ranks, drawn.unshown_ranks
+    if ranks is None or unshown is None:  # it was drawn alone
+        union, ranks = problem.union, problem.ranks_of(drawn.documents)
+        unshown = np.array(unshown_rank_lists(problem.rankings, drawn.documents), np.int32)
     numbers = {
         **{"ranks": ranks, "teams": drawn.teams, "lengths": problem.lengths, "choices": drawn.choices},
-        **{"latency": latency, "unshown_ranks": unshown, "union": problem.union, "relaxed": drawn.relaxed},
+        **{"latency": latency, "union": union, "relaxed": drawn.relaxed},
     }
-    body: dict[str, Any] = {"query": noted.query, "key": drawn.key, "page": noted.page, "k": noted.k}
+    if drawn.chosen.method.logs_unshown_ranks:
+        numbers["unshown_ranks"] = unshown
+    body: dict[str, Any] = {"query": about["query"], "key": drawn.key, "page": about["page"], "k": about["k"]}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
-    if noted.fixed:
-        body["fixed"] = noted.fixed
+    if "fixed" in about:
+        body["fixed"] = about["fixed"]
     body |= {"documents": drawn.documents, "rankings": problem.rankings, **more}
     if captions:
         body["captions"] = [captions.get(str(document)) for document in drawn.documents]
     pairs = tuple(attributes.items()) if attributes else None
-    design = _design(noted.arm, drawn.chosen.text, problem.rankers, noted.fallback_reason, excluded, pairs)
+    design = _design(about["arm"], drawn.chosen.text, problem.rankers, about["fallback_reason"], excluded, pairs)
     return EncodedRow(design, pack_numbers(numbers), _quick(body))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interleaf.errors import DataError
+from interleaf.experiment.serving import Noted, draw_lists
 from interleaf.store.attribution import EventMatch, Matching
-from interleaf.store.codec import EncodedRow, decode_row, encode_row
+from interleaf.store.codec import EncodedRow, decode_row, encode_note, encode_row
 from interleaf.store.database import MAX_BYTES, Row, Transaction, is_kept
 from interleaf.store.records import MAX_EARLY, Event, EventFate, StoredImpression
 from interleaf.store.sql_tables import APART, EVENTS, IMPRESSIONS
@@ -28,8 +29,18 @@ _WAITING = "number, reason, id, kind, received, time, impression, unit, rank, do
 Key = tuple[str, str]  # `Event.key`
 
 
-def rows_of(impressions: Iterable[StoredImpression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
+def encode_lists(impressions: Sequence[StoredImpression]) -> None:
+    """Draw the planned lists of impressions together, and encode them. What they were drawn from is not needed then."""
+    planned = [(one, one.shown) for one in impressions if one.shown is not None and one.parts is None]
+    draw_lists([shown for _, shown in planned])
+    for one, shown in planned:
+        if isinstance(shown.noted, Noted):
+            one.parts, shown.noted = encode_note(shown.noted, **one.extras), None
+
+
+def rows_of(impressions: Sequence[StoredImpression], sought: Mapping[tuple[str, int], int]) -> list[Row]:
     """Impressions as rows of their table; those with encoded parts were checked before."""
+    encode_lists(impressions)
     return [
         (one.id, one.experiment, one.version, one.unit, one.time, one.closes if one.until is None else one.until,
          one.closes, sought[one.experiment, one.version], *(one.parts or _check_and_encode(one)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from interleaf.experiment import Experiment
+from interleaf.experiment import Experiment, Shown
 from interleaf.stable_codes import Code
 from interleaf.store.codec import EncodedRow
 
@@ -71,7 +71,8 @@ class StoredImpression:
 
     `until` is the end of its attribution window: later events do not count (None: `closes`). `closes` is when it may be
     folded, which is later if the impression was reported late. With `parts`, the row is ignored: it is encoded already,
-    and all values were checked, as in a decoded request.
+    and all values were checked, as in a decoded request. With `shown`, a planned list is drawn and encoded before it is
+    written; `extras` are more of its columns.
     """
 
     id: str
@@ -83,6 +84,8 @@ class StoredImpression:
     row: Mapping[str, Any]
     until: int | None = None
     parts: EncodedRow | None = None
+    shown: Shown | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
