@@ -65,5 +65,7 @@ def test_a_running_experiment_that_went_out_as_ubi_comes_back_with_the_report_of
     assert columns["open"].count(True) == 60
     weights: dict[str, Any] = {"click": "click", "purchase": "purchase", "weighted": settings["events"]}
     for metric, events in weights.items():
-        found = interleaf.analyze(back, control="production", events=events, planned_units=300, holdout=0.2)
+        others = 0 if metric == "click" else 2
+        options: dict[str, Any] = {"planned_units": 300, "holdout": 0.2, "secondary": others}
+        found = interleaf.analyze(back, control="production", events=events, **options)
         assert json.loads(found.to_json()) == answer["reports"][metric]
