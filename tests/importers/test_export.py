@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from interleaf import analyze, cli, log
 from interleaf.counterfactual.new_rankings import read_run
 from interleaf.errors import DataError
+from interleaf.importers.exported_columns import decode_rows
 from interleaf.importers.trec import export_trec
 from interleaf.importers.ubi import import_ubi
 from interleaf.importers.ubi_export import export_ubi
@@ -68,11 +70,13 @@ def test_records_are_ubi_that_others_can_read(tmp_path: Path) -> None:
     assert shown["query_response_hit_ids"] == row["documents"]
     texts = shown["query_attributes"]
     assert {type(text) for text in texts.values()} == {str}  # the plugin keeps nothing else
-    assert (texts["experiment"], json.loads(texts["teams"]), json.loads(texts["ranks"])) == (
-        "shop",
-        row["teams"],
-        row["ranks"],
-    )
+    shared = ("experiment", "arm", "method", "device")
+    assert [texts[name] for name in shared] == ["shop", "interleaved", "team_draft", "desk"]
+    assert (json.loads(texts["rankers"]), texts["version"]) == (row["rankers"], "1")
+    columns, problems = decode_rows(pa.array([shown["interleaf_row"]]))
+    assert not problems
+    for name in ("teams", "ranks", "lengths", "union", "rankings", "key"):
+        assert columns[name].to_pylist() == [row[name]]
     assert click["event_attributes"]["object"] == {"object_id": row["documents"][2], "object_id_field": "sku"}
     assert (click["action_name"], click["event_attributes"]["position"]) == ("click", {"ordinal": 3})
 
@@ -100,12 +104,65 @@ def test_a_rank_of_the_teams_own_page_is_not_taken_for_ours(tmp_path: Path) -> N
     assert [one["rank"] for one in back["events"]] == [2]
 
 
-def test_columns_that_were_damaged_on_the_way_are_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"rankers":"[', '"rankers":"[[', "'rankers': Expecting"),
+        ('"method":', '"other":', "there is no 'method'"),
+        ('"version":"1"', '"version":"' + "[" * 99_999 + '"', "nested too deeply"),
+        ('"interleaf_row":"', '"interleaf_row":"AAAA', "cut off"),
+        ('"interleaf_row":"', '"interleaf_row":"' + "*" * 16, "Only base64 data"),
+    ],
+)
+def test_columns_that_were_damaged_on_the_way_are_counted(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    rows = made_rows(9)
+    export_ubi(stored(tmp_path / "log.parquet", rows), tmp_path / "ubi.ndjson")
+    lines = (tmp_path / "ubi.ndjson").read_text().splitlines(keepends=True)
+    place = next(place for place, line in enumerate(lines) if '"query_id":"i-4"' in line and old in line)
+    lines[place] = lines[place].replace(old, new, 1)
+    (tmp_path / "ubi.ndjson").write_text("".join(lines))
+    found = import_ubi(tmp_path / "ubi.ndjson", tmp_path / "back.parquet")
+    assert (found.impressions, found.counts["unreadable_columns"]) == (8, 1)
+    assert found.examples["unreadable_columns"].startswith("query_id 'i-4': ")
+    assert problem in found.examples["unreadable_columns"]
+    whole = rows_of(pq.read_table(tmp_path / "log.parquet"))
+    assert rows_of(pq.read_table(tmp_path / "back.parquet")) == whole[:4] + whole[5:]
+
+
+def test_a_log_of_which_every_row_is_damaged_is_refused(tmp_path: Path) -> None:
     export_ubi(stored(tmp_path / "log.parquet", made_rows(3)), tmp_path / "ubi.ndjson")
-    text = (tmp_path / "ubi.ndjson").read_text().replace('"teams":"[', '"teams":"[[', 1)
+    text = (tmp_path / "ubi.ndjson").read_text().replace('"interleaf_row":"', '"interleaf_row":"A')
+    (tmp_path / "ubi.ndjson").write_text(text)
+    with pytest.raises(DataError, match="3 × query with invalid columns"):
+        import_ubi(tmp_path / "ubi.ndjson", tmp_path / "back.parquet")
+
+
+def test_queries_that_another_program_wrote_again_come_back_the_same(tmp_path: Path) -> None:
+    """Such as a dump of an index: fields in another order, spaces, escapes, search hits, and events before queries."""
+    source = stored(tmp_path / "log.parquet", made_rows(40, session="s-1", query="größe"))
+    export_ubi(source, tmp_path / "ubi.ndjson")
+    records = [json.loads(line) for line in (tmp_path / "ubi.ndjson").read_text().splitlines()]
+    hits = [
+        {"_source": dict(reversed(record.items())), "_id": action["index"].get("_id")}
+        for action, record in zip(records[::2], records[1::2], strict=True)
+    ]
+    text = "".join(json.dumps(hit).replace("/", "\\/") + "\n" for hit in reversed(hits))
     (tmp_path / "ubi.ndjson").write_text(text)
     found = import_ubi(tmp_path / "ubi.ndjson", tmp_path / "back.parquet")
-    assert (found.impressions, found.counts["unreadable_columns"]) == (2, 1)
+    back = sorted(rows_of(pq.read_table(tmp_path / "back.parquet")), key=lambda row: row["time"])
+    assert back == rows_of(pq.read_table(source))
+    assert not found.counts
+
+
+def test_a_query_that_came_twice_counts_once(tmp_path: Path) -> None:
+    source = stored(tmp_path / "log.parquet", made_rows(5))
+    export_ubi(source, tmp_path / "ubi.ndjson")
+    text = (tmp_path / "ubi.ndjson").read_text()
+    plain = json.dumps(query("i-2", made_row(2)["documents"], client_id="u-2", query_attributes={"device": "tv"}))
+    (tmp_path / "ubi.ndjson").write_text(text + text.split("\n", 2)[1] + "\n" + plain + "\n")
+    found = import_ubi(tmp_path / "ubi.ndjson", tmp_path / "back.parquet")
+    assert rows_of(pq.read_table(tmp_path / "back.parquet")) == rows_of(pq.read_table(source))
+    assert found.counts == {"query_repeated": 2}
 
 
 def test_rankings_go_out_as_runs_that_come_back(tmp_path: Path) -> None:

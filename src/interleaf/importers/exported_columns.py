@@ -14,6 +14,7 @@ import json
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -165,22 +166,23 @@ def _decode(texts: pa.StringArray) -> Columns:
     middle = starts + 4 + (counts.astype(np.int64) << powers)
     if (counts < 0).any() or (powers >= len(_KINDS)).any() or (middle > ends).any():
         raise ValueError("interleaf_row is shorter than its numbers")
-    words, last = _widen(data, starts + 4, counts, powers), np.cumsum(counts)
+    places = list(zip(starts.tolist(), middle.tolist(), ends.tolist(), strict=True))
+    words = _widen([data[start + 4 : end] for start, end, _ in places], counts, powers)
+    last = np.cumsum(counts)
     check_numbers(words, last - counts, last)
-    places = zip(middle.tolist(), ends.tolist(), strict=True)
-    json_columns = _json_columns([data[start:end] for start, end in places])
+    json_columns = _json_columns([data[start:end] for _, start, end in places])
     columns = number_columns(words, last - counts, last)[0] | {name: json_columns.pop(name) for name in _JSON}
     columns |= {name: pa.nulls(len(texts), pa.string()) for name in _IDS}
     return columns | {name: pc.coalesce(column, columns[name]) for name, column in json_columns.items()}
 
 
-def _widen(data: bytes, starts: Array, counts: Array, powers: Array) -> Array:
-    """The integers of all rows as 32-bit integers; those of a row are `counts` of 2^`powers` bytes from `starts`."""
-    words, last = np.empty(counts.sum(), np.int32), np.cumsum(counts)
-    for power, kind in enumerate(_KINDS):
-        rows = np.flatnonzero(powers == power)
-        places = ranges_of(starts[rows] >> power, counts[rows])
-        words[ranges_of((last - counts)[rows], counts[rows])] = np.frombuffer(data, kind)[places]
+def _widen(rows: Sequence[bytes], counts: Array, powers: Array) -> Array:
+    """The integers of all rows as 32-bit integers; those of a row are `counts` of 2^`powers` bytes."""
+    words, starts = np.empty(counts.sum(), np.int32), np.cumsum(counts) - counts
+    for power in np.unique(powers).tolist():
+        is_one = powers == power
+        places = slice(None) if is_one.all() else ranges_of(starts[is_one], counts[is_one])
+        words[places] = np.frombuffer(b"".join(compress(rows, is_one.tolist())), _KINDS[power])
     return words
 
 

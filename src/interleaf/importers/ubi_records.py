@@ -129,7 +129,7 @@ EVENTS = pa.schema(
 )
 _NO_OBJECT, _NO_ATTRIBUTES = Object(), EventAttributes()
 _decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
-_decode_any = msgspec.json.Decoder(float_hook=float).decode
+_any_decoder = msgspec.json.Decoder(float_hook=float)
 _encode = msgspec.json.Encoder().encode
 _SIMPLE = (str, int, float, bool)  # types of attributes that are written as texts
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -160,6 +160,14 @@ def _decode_record(line: bytes) -> Record | LineError | None:
     except LineError as problem:
         return problem
     return LineError(DropReason.NOT_JSON)
+
+
+def _decode_any(raw: bytes, otherwise: Any) -> Any:
+    """The value of a field, None if it is missing, `otherwise` if it has a number of thousands of digits."""
+    try:
+        return _any_decoder.decode(raw) if raw else None
+    except (msgspec.DecodeError, RecursionError):
+        return otherwise
 
 
 def click_as_event(record: Record) -> None:
@@ -322,11 +330,11 @@ class ColumnBuilder:
         column, others = _split_texts(values)
         if not others:
             return column
-        lists = [_decode_any(values[place]) if values[place] else None for place in others]
-        texts = [[id_text(hit, self._counts) for hit in hits] if type(hits) is list else [] for hits in lists]
         rows: list[Any] = [None] * len(values)
-        for place, hits in zip(others, texts, strict=True):
-            rows[place] = None if None in hits else hits
+        for place in others:
+            hits = _decode_any(values[place], [None])
+            texts = [id_text(hit, self._counts) for hit in hits] if type(hits) is list else []
+            rows[place] = None if None in texts else texts
         is_other = np.zeros(len(values), np.bool_)
         is_other[others] = True
         return pc.if_else(pa.array(is_other), pa.array(rows, column.type), column)
@@ -405,10 +413,7 @@ def texts_in(attributes: Sequence[bytes]) -> tuple[pa.StringArray, int]:
 
 def _texts_in(attributes: bytes) -> tuple[dict[str, str], int]:
     """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; and how many are others."""
-    try:
-        values = _decode_any(attributes or b"null")
-    except (msgspec.DecodeError, RecursionError):  # a number of thousands of digits
-        return {}, 1
+    values = _decode_any(attributes, {"": {}})
     present = {name: value for name, value in values.items() if value is not None} if type(values) is dict else {}
     texts = {
         name: one if type(one) is str else json.dumps(one) for name, one in present.items() if type(one) in _SIMPLE

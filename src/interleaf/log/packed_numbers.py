@@ -79,7 +79,7 @@ def number_columns(data: Array, starts: Array, ends: Array) -> tuple[dict[str, p
     """The columns of many rows, and the number of documents of each; row n is `data[starts[n]:ends[n]]`."""
     header = data[starts[:, None] + np.arange(HEADER)]
     union, relaxed, rankers = header[:, :3].T
-    columns = {"union": pa.array(union, mask=union < 0), "relaxed": pa.array(relaxed == 1, mask=relaxed < 0)}
+    columns = {"union": pa.array(union, mask=union < 0), "relaxed": pa.array(relaxed > 0, mask=relaxed < 0)}
     has_unshown, rankers = rankers < 0, np.maximum(rankers, -1 - rankers)
     starts, shown = starts + HEADER, np.zeros(0, np.int64)
     for name, sizes in zip((*LISTS, "unshown_ranks"), (*header[:, 3:].T, None), strict=True):
