@@ -97,9 +97,8 @@ def value_cap(tally: Tally, cap: float | None) -> ValueCap | None:
 def cut(sums: Array, cap: int) -> Array:
     """The sums of units by ranker, `[unit, ranker]`, reduced where their absolute values add up to more than the cap.
 
-    >>> cut(np.array([[3, 1], [30, -10]]), cap=20)
-    array([[  3.,   1.],
-           [ 15.,  -5.]])
+    >>> cut(np.array([[3, 1], [30, -10]]), cap=20).tolist()
+    [[3.0, 1.0], [15.0, -5.0]]
     """
     totals = np.abs(sums).sum(axis=1, keepdims=True)
     return np.asarray(sums * np.minimum(1.0, cap / np.maximum(totals, 1)))
