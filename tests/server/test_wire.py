@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -148,6 +149,15 @@ def test_a_store_that_fails_is_reported_without_details(
     assert caplog.text.count("a request failed") == 2
 
 
+def test_responses_without_a_body_are_sent_in_order(served: Callable[..., Served]) -> None:
+    one, head = served(), b"HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    for rest, statuses in ((b"\r\nnonsense\r\n\r\n", [b"200", b"400"]), (b"Connection: close\r\n\r\n", [b"200"])):
+        with one.connection() as connection:
+            connection.sendall(head + rest)
+            answer = b"".join(iter(partial(connection.recv, 65536), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", answer) == statuses
+
+
 def test_a_request_that_cannot_be_planned_does_not_break_others(
     served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,26 +217,20 @@ def test_a_list_that_cannot_be_drawn_does_not_break_others(tmp_path: Path, monke
 def test_lists_of_long_rankings_are_drawn_in_a_thread(
     served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned, drawn = [], []
-
-    def plan_and_note(experiment: Experiment, version: int, request: Request) -> Any:
-        planned.append(threading.current_thread())
-        return plan_list(experiment, version, request)
+    threads = []
 
     def draw_and_note(lists: Any) -> None:
-        if any(one.noted is not None for one in lists):
-            drawn.append(threading.current_thread())
+        if lists:
+            threads.append(threading.current_thread())
         draw_lists(lists)
 
-    monkeypatch.setattr(ingest, "plan_list", plan_and_note)
     monkeypatch.setattr(impression_rows, "draw_lists", draw_and_note)
     monkeypatch.setattr(ingest, "MAX_DOCUMENTS_IN_LOOP", 20)
     one, long = served(), [f"d{number}" for number in range(11)]
     rankings = {"production": long, "candidate": long[::-1]}
     answers = one.ask(raw(LIST, wanted(1)) + raw(LIST, wanted(2)) + raw(LIST, wanted(3, rankings=rankings)), answers=3)
-    for threads in (planned, drawn):
-        assert len(threads) == 3
-        assert threads[0] is threads[1] is planned[0] is not threads[2]
+    assert len(threads) == 3
+    assert threads[0] is threads[1] is not threads[2]
     expected = show(one.store.experiment("shoes").settings, 1, Request("i-3", "u-3", "trail", rankings))
     assert body_of(answers[2])["documents"] == expected.documents
 

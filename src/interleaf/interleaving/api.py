@@ -281,7 +281,7 @@ def draw(rankings: Rankings, chosen: ResolvedMethod, k: int, key: Key | None) ->
 def draw_all(
     rankings: Sequence[Mapping[str, Sequence[Document]]], chosen: ResolvedMethod, k: int, keys: Sequence[str]
 ) -> list[DrawnList]:
-    """The same for several rankings of as many rankers, without duplicates; together unless the method prepares."""
+    """The same for several rankings, which are short, without duplicates, and of the same number of rankers."""
     calls, kernels = _kernels(), chosen.method.kernels
     if len(rankings) == 1 or kernels.prepare is not None or not calls.is_compiled(kernels.compose_batch):
         return [draw(one, chosen, k, key) for one, key in zip(rankings, keys, strict=True)]

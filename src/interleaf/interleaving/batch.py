@@ -52,7 +52,10 @@ def compose(
 def draw(
     chosen: ResolvedMethod, problems: Sequence[CheckedRankings], k: int, keys: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """The last fields of a `DrawnList` for each of these rankings of as many rankers; not for methods that prepare."""
+    """The last fields of a `DrawnList` for each of these rankings, which are short and of the same number of rankers.
+
+    It is not for methods that prepare.
+    """
     method, names, numbered = chosen.method, list[list[Any]](), list[list[int]]()
     for problem in problems:
         numbers: dict[Any, int] = {}
@@ -66,15 +69,14 @@ def draw(
     encoded = EncodedRankings(rankings, np.array(depths, np.int32).reshape(-1, rankers), np.array(unions))
     settings = method.kernels.settings((longest,), chosen.parameters, False)
     lists = compose(chosen, encoded, settings, queries, _words(keys), size, 1)
-    ranks = _ranks_of(rankings, queries, lists.shown)
+    ranks = _ranks_of(rankings, queries, lists.shown).astype(np.int32)
     unshown = np.zeros((len(problems), rankers, min(rankers * size, max(unions))), np.int32)
     _write_unshown(rankings, queries, lists.shown, lists.counts, unshown)
-    widths = unshown.any(axis=1).sum(axis=1).tolist()
-    columns = zip(names, *(array.tolist() for array in lists), ranks, unshown, widths, strict=True)
-    for own, shown, teams, count, mine, others, width in columns:
-        documents, owners = tuple([own[number] for number in shown[:count]]), tuple(teams[:count])
-        known = len(own), mine[:, :count], others[:, :width]
-        yield documents, owners if method.has_teams else None, None, None, *known
+    columns = zip(*(array.tolist() for array in lists), unshown.any(axis=1).sum(axis=1).tolist(), strict=True)
+    for row, (shown, teams, count, width) in enumerate(columns):
+        documents = tuple([names[row][number] for number in shown[:count]])
+        owners = tuple(teams[:count]) if method.has_teams else None
+        yield documents, owners, None, None, unions[row], ranks[row, :, :count], unshown[row, :, :width]
 
 
 def credit(
@@ -413,7 +415,7 @@ def _count_documents(rankings: Array, k: int) -> tuple[Array, Array]:
 @kernel
 def _ranks_of(rankings: Array, rows: Array, documents: Array) -> Array:
     """`[row, ranker, position]`: the rank of each shown document, 0 if it is not ranked."""
-    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int32)
+    ranks = np.zeros((len(rows), rankings.shape[1], documents.shape[1]), np.int16)
     for row in range(len(rows)):
         for ranker in range(rankings.shape[1]):
             for place in range(rankings.shape[2]):

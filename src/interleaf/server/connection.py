@@ -41,6 +41,7 @@ class Connection(HttpToolsProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._unsent: int | None = None  # bytes at the last check, if nothing was added since
         self._is_aborted = False
+        self._held = b""  # the head of a response
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -119,7 +120,29 @@ class Connection(HttpToolsProtocol):
         if self.parser.get_method() == b"CONNECT":
             raise ApiError(501, "not_a_proxy", "this is not a proxy; CONNECT is not possible")
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self  # type: ignore[assignment]  # it calls the next methods
         self._stage = BODY
+
+    def write(self, data: bytes) -> None:
+        """Write the head of a response together with its body: every system call takes time."""
+        if self._held:
+            self._flush(data)
+        else:
+            self._held = data
+            self.loop.call_soon(self._flush)
+
+    def _flush(self, more: bytes = b"") -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self.transport.write(held + more)
+
+    def close(self) -> None:
+        self._flush()
+        self.transport.close()
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0
@@ -134,6 +157,7 @@ class Connection(HttpToolsProtocol):
         self._stage, self._pending, self._discarded = IDLE, 0, 0
 
     def on_response_complete(self) -> None:
+        self._flush()  # a response to HEAD has no body
         super().on_response_complete()
         self._waiting_since = perf_counter()
         self._answer_refusal()

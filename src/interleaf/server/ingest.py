@@ -53,9 +53,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     request = Request(data.impression or new_id(), data.unit, data.query, rankings, data.k, data.page, fixed)
     if data.page > 1:
         return await _next_page(service, stored, data, request)
-    plan = settings, version, request
-    is_slow = _takes_long(settings, request)  # then the list is drawn in a thread, so that other requests do not wait
-    shown = await asyncio.to_thread(plan_list, *plan) if is_slow else plan_list(*plan)
+    shown = plan_list(settings, version, request)
     if shown.noted is None:
         service.metrics.count_impression(settings.name, shown.arm, None)
         return JsonResponse(schemas.InterleaveResponse(None, shown.documents, shown.arm, version, None))
@@ -66,10 +64,11 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
         shown=shown,
         extras=_collect_extras(service, settings, data),
     )
-    if is_slow:
-        await asyncio.to_thread(encode_lists, [impression])
+    documents = sum([len(ranking) for ranking in rankings.values() if ranking])
+    if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
+        await asyncio.to_thread(encode_lists, [impression])  # so that other requests do not wait
     unit, excluded = data.unit, impression.extras.get("excluded")
-    del body, data, request, rankings, plan  # many requests wait here, and memory that is free is used again
+    del body, data, request, rankings  # many requests wait here, and the next ones use this memory again
     before = await service.write_queue.put(impression)
     service.metrics.count_impression(settings.name, shown.arm, excluded)
     if before is None:
@@ -78,12 +77,6 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     return _respond(service, impression.id, settings.name, extend_list(before, 1), before["version"])
-
-
-def _takes_long(settings: Experiment, request: Request) -> bool:
-    """Whether it takes milliseconds to draw a list."""
-    documents = sum([len(ranking) for ranking in request.rankings.values() if ranking])
-    return settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
