@@ -390,9 +390,9 @@ def _split_texts(values: list[bytes]) -> tuple[pa.ListArray, list[int]]:
     """
     texts = pa.array(values, pa.binary())
     between = b'", "' if b'", "' in b"".join(values[:100]) else b'","'
-    pieces = pc.split_pattern(pc.binary_slice(texts, 2, -2), between)
-    data = pieces.values.buffers()[2].to_pybytes() if len(pieces.values) else b""
     is_list = pc.and_(pc.starts_with(texts, b'["'), pc.ends_with(texts, b'"]'))
+    pieces = pc.split_pattern(pc.binary_slice(pc.if_else(is_list, texts, b""), 2, -2), between)
+    data = pieces.values.buffers()[2].to_pybytes() if len(pieces.values) else b""
     is_text = np.asarray(is_list) & (b'"' not in data) & (b"\\" not in data)
     return pieces.cast(pa.list_(pa.string())), np.flatnonzero(~is_text).tolist()
 
