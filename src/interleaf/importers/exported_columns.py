@@ -36,23 +36,16 @@ from interleaf.log.packed_numbers import (
 )
 from interleaf.log.validation import GAPS, RULES, of_field
 
-PREFIX = "attribute:"
 SHARED = ("experiment", "version", "arm", "method", "rankers", "open", "excluded", "fallback_reason")
-MAX_ID = 100  # characters of a client_id and of a session_id, by UBI's schema
-_IDS = ("unit", "session")  # in fields of UBI, unless they are too long or empty
-_ELSEWHERE = {"impression", "time", "query", "documents", "events", "attributes"}  # in fields of UBI
+PREFIX = "attribute:"
+_ELSEWHERE = {"impression", "time", "query", "documents", "events", "attributes"}  # these have their own fields in UBI
 _COLUMNS = {column.name: column for column in schema.COLUMNS}
 _NUMBERS = tuple(name for name in NUMBER_COLUMNS if name != "latency")  # its floats would make all numbers wide
-_JSON = tuple(name for name in _COLUMNS if name not in {*SHARED, *_NUMBERS, *_IDS, *_ELSEWHERE})
+_JSON = tuple(name for name in _COLUMNS if name not in {*SHARED, *_NUMBERS, *_ELSEWHERE})
 _KINDS = (np.int8, np.int16, np.int32)
-_PACKING = 12  # bytes: whole 32-bit integers, and whole groups of base64
+_UNIT = 12  # bytes: whole 32-bit integers, and whole groups of base64
 _ROWS = 4096  # rows that are decoded at a time, few enough for the processor's cache
 Columns = dict[str, pa.Array]
-
-
-def fits_id(text: str | None) -> bool:
-    """Whether UBI can hold this unit or session as an id."""
-    return text is not None and 0 < len(text) <= MAX_ID
 
 
 def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
@@ -64,7 +57,8 @@ def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
     values = {name: row[name] for name in SHARED if row.get(name) is not None}
     shared = {name: value if type(value) is str else _json(value) for name, value in values.items()}
     attributes = dict(row.get("attributes") or {}).items()
-    return shared | {PREFIX + name if _is_reserved(name) else name: text for name, text in attributes}
+    is_reserved = {name: name in SHARED or name.startswith(PREFIX) for name, _ in attributes}
+    return shared | {PREFIX + name if is_reserved[name] else name: text for name, text in attributes}
 
 
 def attributes_in(texts: Mapping[str, str]) -> dict[str, str]:
@@ -72,30 +66,25 @@ def attributes_in(texts: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(PREFIX): text for name, text in texts.items() if name not in SHARED}
 
 
-def _is_reserved(name: str) -> bool:
-    return name in SHARED or name.startswith(PREFIX)
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def encode_row(row: Mapping[str, Any]) -> str:
-    """The text of `interleaf_row`: columns that numbers and UBI's fields cannot hold exactly are JSON, too."""
-    packed = {name: row.get(name) for name in _NUMBERS}
-    others = [name for name in _IDS if not fits_id(row.get(name))]
+    """The text of `interleaf_row`; if the form of the numbers cannot hold them exactly, they are JSON, too."""
+    packed, others = {name: row.get(name) for name in _NUMBERS}, _JSON
     try:
         numbers = pack_numbers(packed)
         is_exact = len(packed["ranks"] or ()) <= MAX_RANKERS and packed.items() <= unpack_numbers(numbers).items()
-    except (TypeError, OverflowError):
+    except TypeError:
         is_exact = False
     if not is_exact:
-        numbers, others = pack_numbers({}), [*others, *_NUMBERS]
+        numbers, others = pack_numbers({}), _JSON + _NUMBERS
     words = np.frombuffer(numbers, np.int32)
     power = next(power for power, kind in enumerate(_KINDS) if np.array_equal(words.astype(kind), words))
-    rest = _json({name: row[name] for name in (*_JSON, *others) if row.get(name) is not None})
+    rest = _json({name: row[name] for name in others if row.get(name) is not None})
     data = (4 * len(words) + power).to_bytes(4, "little") + words.astype(_KINDS[power]).tobytes() + rest.encode()
-    return b2a_base64(data + b" " * (-len(data) % _PACKING), newline=False).decode()
+    return b2a_base64(data + b" " * (-len(data) % _UNIT), newline=False).decode()
 
 
 def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
@@ -112,12 +101,8 @@ def _json_type(kind: pa.DataType, gaps: bool = False) -> Any:
     return {pa.string(): str}.get(kind, Annotated[int, msgspec.Meta(ge=1, le=0)])  # else a type without values
 
 
-_Body: Any = msgspec.defstruct(
-    "_Body",
-    [(name, _json_type(_COLUMNS[name].type, name in GAPS) | None, None) for name in _JSON],
-    forbid_unknown_fields=True,
-    gc=False,
-)
+_TYPES = [(name, _json_type(_COLUMNS[name].type, name in GAPS) | None, None) for name in _JSON]
+_Body: Any = msgspec.defstruct("_Body", _TYPES, forbid_unknown_fields=True, gc=False)
 _decode_body = msgspec.json.Decoder(_Body).decode
 _EMPTY = encode_row({})
 
@@ -129,51 +114,38 @@ def decode_rows(texts: pa.StringArray) -> tuple[Columns, dict[int, str]]:
     >>> columns["teams"].to_pylist(), problems
     ([[0, 1], None, None], {1: 'interleaf_row is cut off', 2: 'interleaf_row is cut off'})
     """
-    problems: dict[int, str] = {}
-    starts = range(0, max(len(texts), 1), _ROWS)
-    return _concat([_decode_valid(texts.slice(start, _ROWS), start, problems) for start in starts]), problems
-
-
-def _decode_valid(texts: pa.StringArray, start: int, problems: dict[int, str]) -> Columns:
-    """The columns in texts, null for an invalid text, whose error is added; the first text has this index."""
     try:
-        return _decode(texts)
+        if len(texts) <= _ROWS:
+            return _decode(texts), {}
     except ValueError as problem:
         if len(texts) == 1:
-            problems[start] = str(problem)
-            return _decode(pa.array([_EMPTY]))
+            return _decode(pa.array([_EMPTY])), {0: str(problem)}
     half = len(texts) // 2
-    halves = ((texts.slice(0, half), start), (texts.slice(half), start + half))
-    return _concat([_decode_valid(some, first, problems) for some, first in halves])
-
-
-def _concat(parts: Sequence[Columns]) -> Columns:
-    return {name: pa.concat_arrays([columns[name] for columns in parts]) for name in parts[0]}
+    (first, problems), (second, more) = decode_rows(texts.slice(0, half)), decode_rows(texts.slice(half))
+    columns = {name: pa.concat_arrays([column, second[name]]) for name, column in first.items()}
+    return columns, problems | {half + place: problem for place, problem in more.items()}
 
 
 def _decode(texts: pa.StringArray) -> Columns:
     """The columns in texts; a ValueError if one of them is invalid."""
-    groups, remainders = np.divmod(np.asarray(pc.binary_length(texts)), _PACKING * 4 // 3)
-    if remainders.any() or not groups.all():
+    units, remainders = np.divmod(np.asarray(pc.binary_length(texts)).astype(np.int64), _UNIT * 4 // 3)
+    ends = np.cumsum(units) * _UNIT
+    if remainders.any() or not units.all():
         raise ValueError("interleaf_row is cut off")
     data = a2b_base64("".join(texts.to_pylist()), strict_mode=True)
-    sizes = groups.astype(np.int64) * _PACKING
-    ends = np.cumsum(sizes)
-    if len(data) < sizes.sum():
-        raise ValueError("interleaf_row is filled up with =")
-    starts = ends - sizes
-    counts, powers = np.divmod(np.frombuffer(data, np.int32)[starts // 4], 4)
-    middle = starts + 4 + (counts.astype(np.int64) << powers)
-    if (counts < 0).any() or (powers >= len(_KINDS)).any() or (middle > ends).any():
-        raise ValueError("interleaf_row is shorter than its numbers")
+    starts = ends - units * _UNIT
+    counts, powers = np.divmod(np.frombuffer(data, np.int32)[starts // 4].astype(np.int64), 4)
+    middle = starts + 4 + (counts << powers)
+    if len(data) % _UNIT or (counts < 0).any() or (powers >= len(_KINDS)).any() or (middle > ends).any():
+        raise ValueError("interleaf_row does not hold the numbers that it says")
     places = list(zip(starts.tolist(), middle.tolist(), ends.tolist(), strict=True))
     words = _widen([data[start + 4 : end] for start, end, _ in places], counts, powers)
     last = np.cumsum(counts)
     check_numbers(words, last - counts, last)
-    json_columns = _json_columns([data[start:end] for _, start, end in places])
-    columns = number_columns(words, last - counts, last)[0] | {name: json_columns.pop(name) for name in _JSON}
-    columns |= {name: pa.nulls(len(texts), pa.string()) for name in _IDS}
-    return columns | {name: pc.coalesce(column, columns[name]) for name, column in json_columns.items()}
+    columns, others = number_columns(words, last - counts, last)[0], _json_columns([data[a:b] for _, a, b in places])
+    return columns | {
+        name: pc.coalesce(column, columns[name]) if name in _NUMBERS else column for name, column in others.items()
+    }
 
 
 def _widen(rows: Sequence[bytes], counts: Array, powers: Array) -> Array:
@@ -204,7 +176,7 @@ def _json_columns(bodies: Sequence[bytes]) -> Columns:
 def _check_body(body: bytes) -> dict[str, Any]:
     """The values in JSON that msgspec does not decode."""
     values = _parse(body)
-    if type(values) is not dict or not values.keys() <= {*_JSON, *_IDS, *_NUMBERS}:
+    if type(values) is not dict or not values.keys() <= {*_JSON, *_NUMBERS}:
         raise ValueError("interleaf_row has other columns")
     return {name: of_field(name, RULES[name].check, value) for name, value in values.items() if value is not None}
 
@@ -218,16 +190,14 @@ def _parse(text: str | bytes) -> Any:
 
 def shared_columns(attributes: Sequence[Mapping[str, str]]) -> tuple[Columns, dict[int, str]]:
     """The columns that are attributes of their own, and the error of each invalid row by index."""
-    columns: dict[str, list[Any]] = {name: [] for name in SHARED}
-    problems: dict[int, str] = {}
+    rows, problems = list[dict[str, Any]](), dict[int, str]()
     for place, texts in enumerate(attributes):
-        for name, values in columns.items():
-            try:
-                values.append(_shared_value(name, texts.get(name)))
-            except ValueError as problem:
-                values.append(None)
-                problems.setdefault(place, str(problem))
-    return {name: pa.array(values, _COLUMNS[name].type) for name, values in columns.items()}, problems
+        try:
+            rows.append({name: _shared_value(name, texts.get(name)) for name in SHARED})
+        except ValueError as problem:
+            rows.append({})
+            problems[place] = str(problem)
+    return {name: pa.array([row.get(name) for row in rows], _COLUMNS[name].type) for name in SHARED}, problems
 
 
 @lru_cache(maxsize=128)

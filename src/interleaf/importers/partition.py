@@ -217,7 +217,7 @@ def _integers(values: pa.Array) -> Array:
 
 PART = 32 * 2**20  # bytes of input text per partition
 ROOM = 32 * 2**20  # maximum bytes of records that are buffered in memory
-PIECE = 2**18  # bytes of records of a partition that are worth a write; more would leave the processor's cache
+PIECE = 2**17  # bytes of records of a partition that are worth a write; more would leave the processor's cache
 
 
 class ShuffleFile:

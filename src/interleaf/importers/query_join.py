@@ -176,8 +176,6 @@ class Joiner:
             )
         columns |= {name: column.take(pa.array(code)) for name, column in shared.items()} | {
             "impression": own["query_id"],
-            "unit": pc.coalesce(columns["unit"], own["client"]),
-            "session": pc.coalesce(columns["session"], own["session"]),
             "attributes": attribute_maps(list(map(attributes_in, attributes)), code),
         }
         usable[places[list(problems)]] = False

@@ -42,8 +42,8 @@ def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -
 
     >>> answer = {"response": {"docs": [{"id": "a", "[interleaving]": "m1"}, {"id": "b", "[interleaving]": "m2"}]}}
     >>> query, owners = solr_query(answer | {"query_id": "q"}, Counter())
-    >>> bytes(query.query_response_hit_ids), owners
-    (b'["a","b"]', ['m1', 'm2'])
+    >>> query.query_response_hit_ids, owners
+    (['a', 'b'], ['m1', 'm2'])
     """
     inner = _within(value.get("response"), "response", value)
     documents = _within(inner.get("response"), "docs", inner).get("docs")
@@ -60,8 +60,8 @@ def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> tuple[Recor
     >>> hits = [{"_id": "a", "_search_configuration_id": "c1"}, {"_id": "b", "_search_configuration_id": "c2"}]
     >>> answer = {"hits": {"hits": hits}, "ext": {"ubi": {"query_id": "q"}}}
     >>> query, owners = opensearch_query({"response": answer}, Counter())
-    >>> bytes(query.query_response_hit_ids), owners
-    (b'["a","b"]', ['c1', 'c2'])
+    >>> query.query_response_hit_ids, owners
+    (['a', 'b'], ['c1', 'c2'])
     """
     inner = _within(value.get("response"), "hits", value)
     about = {"query_id": _nested(inner, "ext", "ubi", "query_id")}

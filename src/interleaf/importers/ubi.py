@@ -110,7 +110,7 @@ class UbiReader:
             answer = _decode_answer(line)
             answer = answer["_source"] if is_hit else answer
             self._queries.append((number, *self._answer_of(answer, self._result.counts)))
-        elif is_answer or record.user_query is not UNSET or len(record.query_response_hit_ids):
+        elif is_answer or record.user_query is not UNSET or record.query_response_hit_ids is not UNSET:
             self._queries.append((number, record, None))
         elif record.document is not UNSET:
             click_as_event(record)

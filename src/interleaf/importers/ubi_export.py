@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from interleaf.importers.exported_columns import MAX_ID, encode_row, texts_of
+from interleaf.importers.exported_columns import encode_row, texts_of
 from interleaf.log import schema
 from interleaf.log.reader import LogReading, read
 from interleaf.log.record_batches import iso, rows_of, whole_file
 
+MAX_ID = 100  # characters of a client_id and of a session_id, by UBI's schema
 QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 
@@ -34,9 +35,8 @@ def export_ubi(
 
 
 def _lines(row: dict[str, Any], application: str, field: str) -> Iterator[bytes]:
-    ids = {"client_id": row["unit"], "session_id": row.get("session")}
-    about = {"application": application, "query_id": row["impression"]}
-    about |= {name: text[:MAX_ID] for name, text in ids.items() if text}
+    person = {} if row["unit"] is None else {"client_id": row["unit"][:MAX_ID]}
+    about = {"application": application, "query_id": row["impression"], **person}
     query = {
         "user_query": row.get("query") or "",
         "timestamp": iso(row["time"]),
@@ -48,10 +48,11 @@ def _lines(row: dict[str, Any], application: str, field: str) -> Iterator[bytes]
     }
     yield _line({"index": {"_index": QUERIES, "_id": row["impression"]}})
     yield _line(about | query)
+    session = {} if row.get("session") is None else {"session_id": row["session"][:MAX_ID]}
     for event in row["events"] or []:
         name = {} if event.get("event") is None else {"_id": event["event"]}
         yield _line({"index": {"_index": EVENTS, **name}})
-        yield _line(about | _event(event, row["documents"], field))
+        yield _line(about | session | _event(event, row["documents"], field))
 
 
 def _event(event: dict[str, Any], documents: list[str], field: str) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Record(Struct, gc=False):
     timestamp: Any = None
     event_attributes: EventAttributes | NotObject = None
     query_attributes: msgspec.Raw = msgspec.Raw()  # often equal in many records, so each distinct one is decoded once
-    query_response_hit_ids: msgspec.Raw = msgspec.Raw()
+    query_response_hit_ids: Any = UNSET
     interleaf_row: Any = None
     user_id: Any = None
     source: Record | NotObject = field(name="_source", default=None)
@@ -127,9 +127,9 @@ EVENTS = pa.schema(
         *((name, pa.float64()) for name in ("dwell", "value")),
     ]
 )
-_NO_OBJECT, _NO_ATTRIBUTES = Object(), EventAttributes()
+_NO_OBJECT, _NO_POSITION, _NO_ATTRIBUTES = Object(), Position(), EventAttributes()
 _decoder = msgspec.json.Decoder(Record, float_hook=float)  # float() reads 1e400 as infinity, as json does
-_any_decoder = msgspec.json.Decoder(float_hook=float)
+_decode_any = msgspec.json.Decoder(float_hook=float).decode
 _encode = msgspec.json.Encoder().encode
 _SIMPLE = (str, int, float, bool)  # types of attributes that are written as texts
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -162,14 +162,6 @@ def _decode_record(line: bytes) -> Record | LineError | None:
     return LineError(DropReason.NOT_JSON)
 
 
-def _decode_any(raw: bytes, otherwise: Any) -> Any:
-    """The value of a field, None if it is missing, `otherwise` if it has a number of thousands of digits."""
-    try:
-        return _any_decoder.decode(raw) if raw else None
-    except (msgspec.DecodeError, RecursionError):
-        return otherwise
-
-
 def click_as_event(record: Record) -> None:
     """Turn a line of a plain click log, `{"query_id", "document", "time"}` and perhaps `kind`, into a UBI event."""
     record.action_name = record.kind
@@ -181,39 +173,30 @@ def click_as_event(record: Record) -> None:
 def _record_values(records: Sequence[Record]) -> Columns:
     """The values of columns that queries and events have, as they are in the records."""
     return {
-        "query_id": [one.query_id for one in records],
-        "time": [one.timestamp for one in records],
-        "application": [one.application for one in records],
-        "user": [one.user_id for one in records],
-        "client": [one.client_id for one in records],
-        "session": [one.session_id for one in records],
+        **{"query_id": [one.query_id for one in records], "time": [one.timestamp for one in records]},
+        **{"application": [one.application for one in records], "user": [one.user_id for one in records]},
+        **{"client": [one.client_id for one in records], "session": [one.session_id for one in records]},
     }
 
 
 def _event_values(entries: Sequence[Entry]) -> Columns:
     """The values of events by column, as they are in the records."""
     records: list[Any] = [one for _, one, _ in entries]
-    attributes: list[Any] = [
-        more if type(more := one.event_attributes) is EventAttributes else _NO_ATTRIBUTES for one in records
-    ]
-    objects = [thing if type(thing := one.object) is Object else _NO_OBJECT for one in attributes]
+    values = [one.event_attributes for one in records]
+    attributes: list[Any] = [one if type(one) is EventAttributes else _NO_ATTRIBUTES for one in values]
+    objects: list[Any] = [one.object if type(one.object) is Object else _NO_OBJECT for one in attributes]
+    positions: list[Any] = [one.position if type(one.position) is Position else _NO_POSITION for one in attributes]
+    ids = [name if type(name) is str else None for _, _, name in entries]
     columns = _record_values(records)
+    sessions = zip(columns["session"], attributes, strict=True)
     return columns | {
-        "line": [number for number, _, _ in entries],
-        "session": [session or more.session_id for session, more in zip(columns["session"], attributes, strict=True)],
-        "event": [
-            name if type(name) is str and name else more.event
-            for (_, _, name), more in zip(entries, attributes, strict=True)
-        ],
-        "kind": [one.action_name for one in records],
-        "document": [one.object_id for one in objects],
-        "internal": [one.internal_id for one in objects],
-        "owner": [one.search_config for one in attributes],
-        "ordinal": [place.ordinal if type(place := one.position) is Position else None for one in attributes],
-        "rank": [one.rank for one in attributes],
-        "dwell": [one.dwell for one in attributes],
-        "dwell_time": [one.dwell_time for one in attributes],
-        "value": [one.value for one in attributes],
+        "session": [session or more.session_id for session, more in sessions],
+        "event": [name or more.event for name, more in zip(ids, attributes, strict=True)],
+        **{"line": [number for number, _, _ in entries], "kind": [one.action_name for one in records]},
+        **{"document": [one.object_id for one in objects], "internal": [one.internal_id for one in objects]},
+        **{"ordinal": [one.ordinal for one in positions], "owner": [one.search_config for one in attributes]},
+        **{"rank": [one.rank for one in attributes], "value": [one.value for one in attributes]},
+        **{"dwell": [one.dwell for one in attributes], "dwell_time": [one.dwell_time for one in attributes]},
     }
 
 
@@ -221,11 +204,9 @@ def _query_values(entries: Sequence[Entry]) -> Columns:
     """The values of queries by column, as they are in the records."""
     records: list[Any] = [one for _, one, _ in entries]
     return _record_values(records) | {
-        "line": [number for number, _, _ in entries],
-        "owners": [owners for _, _, owners in entries],
-        "text": [one.user_query for one in records],
-        "own": [one.interleaf_row for one in records],
-        "hits": [bytes(one.query_response_hit_ids) for one in records],
+        **{"line": [number for number, _, _ in entries], "owners": [owners for _, _, owners in entries]},
+        **{"text": [one.user_query for one in records], "own": [one.interleaf_row for one in records]},
+        "hits": [one.query_response_hit_ids for one in records],
         "attributes": [bytes(one.query_attributes) for one in records],
     }
 
@@ -325,19 +306,17 @@ class ColumnBuilder:
             pass  # Arrow accepts fewer formats, and fails if one time is invalid
         return pa.array([since_1970(value, self._counts) for value in values], pa.duration("us")).cast(pa.int64())
 
-    def _hits(self, values: list[bytes]) -> pa.ListArray:
+    def _hits(self, values: list[Any]) -> pa.ListArray:
         """Document ids in shown order; an empty list if there are none, null if one is not an id."""
-        column, others = _split_texts(values)
-        if not others:
-            return column
-        rows: list[Any] = [None] * len(values)
-        for place in others:
-            hits = _decode_any(values[place], [None])
-            texts = [id_text(hit, self._counts) for hit in hits] if type(hits) is list else []
-            rows[place] = None if None in texts else texts
-        is_other = np.zeros(len(values), np.bool_)
-        is_other[others] = True
-        return pc.if_else(pa.array(is_other), pa.array(rows, column.type), column)
+        lists = [hits if type(hits) is list else [] for hits in values]
+        try:
+            column = pa.array(lists, pa.list_(pa.string()))
+            if not column.values.null_count:
+                return column
+        except pa.ArrowTypeError:
+            pass
+        texts = [[id_text(hit, self._counts) for hit in hits] for hits in lists]
+        return pa.array([None if None in hits else hits for hits in texts], pa.list_(pa.string()))
 
     def _ordinals(self, values: list[Any]) -> pa.Array:
         """Whole numbers that a log can hold, null for others."""
@@ -378,25 +357,6 @@ def _numbers(values: list[Any]) -> pa.Array:
     return pa.array(numbers, pa.float64())
 
 
-def _split_texts(values: list[bytes]) -> tuple[pa.ListArray, list[int]]:
-    """JSON lists of texts; and the places of values that may be something else, where the result is wrong.
-
-    A text ends at the first quote. So a value is a list of texts without escapes if no quote is left after a split by
-    the characters between two texts.
-
-    >>> lists, others = _split_texts([b'["a","b"]', b"[1]", b'["c"]'])
-    >>> lists.to_pylist(), others
-    ([['a', 'b'], [''], ['c']], [1])
-    """
-    texts = pa.array(values, pa.binary())
-    between = b'", "' if b'", "' in b"".join(values[:100]) else b'","'
-    pieces = pc.split_pattern(pc.binary_slice(texts, 2, -2), between)
-    data = pieces.values.buffers()[2].to_pybytes() if len(pieces.values) else b""
-    is_list = pc.and_(pc.starts_with(texts, b'["'), pc.ends_with(texts, b'"]'))
-    is_text = np.asarray(is_list) & (b'"' not in data) & (b"\\" not in data)
-    return pieces.cast(pa.list_(pa.string())), np.flatnonzero(~is_text).tolist()
-
-
 def texts_in(attributes: Sequence[bytes]) -> tuple[pa.StringArray, int]:
     """JSON of the texts in JSON attributes, and how many attributes are no texts; equal JSON is decoded once.
 
@@ -413,7 +373,10 @@ def texts_in(attributes: Sequence[bytes]) -> tuple[pa.StringArray, int]:
 
 def _texts_in(attributes: bytes) -> tuple[dict[str, str], int]:
     """Attributes that are texts, as the plugin stores them; numbers and booleans as JSON; and how many are others."""
-    values = _decode_any(attributes, {"": {}})
+    try:
+        values = _decode_any(attributes or b"null")
+    except msgspec.DecodeError:  # a number of thousands of digits
+        return {}, 1
     present = {name: value for name, value in values.items() if value is not None} if type(values) is dict else {}
     texts = {
         name: one if type(one) is str else json.dumps(one) for name, one in present.items() if type(one) in _SIMPLE
@@ -459,4 +422,4 @@ def since_1970(value: Any, counts: Counter[str]) -> timedelta | None:
 
 def concat(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """One batch of all rows, empty if there are none."""
-    return pa.concat_batches([pa.RecordBatch.from_pylist([], schema), *batches])
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
