@@ -3,8 +3,9 @@
 PYTHON ?= python3
 # Tests start many processes, which must not compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
-# Processes that run tests, one file at a time, in the order of tests/conftest.py.
-WORKERS ?= 2
+# Processes that run tests, one file at a time, in the order of tests/conftest.py: one more than two cores, because tests
+# wait for servers, browsers and Spark. Each takes 1.5 to 2 GB of memory.
+WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.ready
@@ -15,10 +16,11 @@ QUICK := project/test_architecture interleaving/test_golden test_spec kernels/te
 	log/test_reading decode tally/test_tally stats/test_compare stats/test_consistency analysis/test_analyze \
 	report/test_health report/test_text experiment store/test_store server/test_service
 
-.PHONY: help test quick coverage check bench demo docs study browser release clean
+.PHONY: help test quick coverage check bench demo demo-proxy docs study browser promtool engines nodes clients \
+	typescript nextjs release clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -51,6 +53,9 @@ bench: $(READY) ## measure speed
 demo: $(SERVING) ## a search engine, people, the live dashboard
 	$(BIN)/interleaf demo
 
+demo-proxy: $(SERVING) nodes ## a real OpenSearch, the proxy in front of it, people, the live dashboard
+	@$(BIN)/python -m tests.engines.demo_proxy
+
 # The variable keeps the theme from telling of its successor.
 docs: $(READY) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -58,12 +63,54 @@ docs: $(READY) ## build the documentation into site/
 study: $(READY) ## run the slow studies
 	$(BIN)/pytest -m slow
 
-browser: ## install Debian's chromium for the page tests, where that is possible
-	@if command -v chromium; then :; \
+# $(call debian,PROGRAM,PACKAGE): install Debian's package unless the program is there, where that is possible.
+define debian
+	@if command -v $(1); then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null; } \
-		|| echo 'chromium could not be installed'; \
-	else echo 'no chromium: installing it takes root and apt-get'; fi
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(2) >/dev/null; } \
+		|| echo '$(2) could not be installed'; \
+	else echo 'no $(1): installing it takes root and apt-get'; fi
+endef
+
+browser: ## install Debian's chromium for the page tests, where that is possible
+	$(call debian,chromium,chromium)
+
+promtool: ## install Debian's prometheus for the tests of alert rules, where that is possible
+	$(call debian,promtool,prometheus)
+
+# Built again when a program or a version changes; the first time downloads 170 MB into Maven's own folder, and 104 MB
+# into node_modules.
+ENGINES := tests/engines
+CLIENTS := $(ENGINES)/clients
+engines: nodes clients ## build real search engines, clients and front ends for the tests, where Java, Maven and Node are
+
+nodes:
+	@if command -v javac >/dev/null && command -v mvn >/dev/null; then \
+		$(MAKE) --no-print-directory $(ENGINES)/target/built || echo 'the engines could not be built: their tests are skipped'; \
+	else echo 'no engines for the tests: they need a JDK and Maven (Debian: default-jdk-headless, maven)'; fi
+
+clients:
+	@if command -v npm >/dev/null; then \
+		$(MAKE) --no-print-directory $(CLIENTS)/target/built || echo 'the front ends could not be built: their tests are skipped'; \
+	else echo 'no front ends for the tests: they need Node (Debian: nodejs, npm)'; fi
+
+$(ENGINES)/target/built: $(wildcard $(ENGINES)/pom.xml $(ENGINES)/*/pom.xml $(ENGINES)/*/*.java)
+	cd $(ENGINES) && mvn -B -q -T 2 -Dstyle.color=never -Dmaven.artifact.threads=10 compile
+	@mkdir -p $(@D) && touch $@
+
+$(CLIENTS)/target/built: $(CLIENTS)/package-lock.json $(wildcard $(CLIENTS)/*.js)
+	cd $(CLIENTS) && npm ci --silent --ignore-scripts && npm run --silent build
+	@touch $@
+
+typescript: $(READY) ## check, test and build the TypeScript package, where there is Node
+	@if node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 2>/dev/null && command -v npm >/dev/null; then \
+		cd clients/typescript && if npm ci --no-progress; then npm run check && npm test && npm run build; \
+		else echo 'npm could not install: the TypeScript package is not tested'; fi; \
+	else echo 'no Node 20 with npm: the TypeScript package is not tested'; fi
+
+nextjs: typescript ## build the Next.js example, and test it in a browser
+	cd clients/typescript/examples/nextjs && npm ci --no-progress && npm run build
+	$(BIN)/pytest tests/client/test_nextjs_shop.py
 
 release: $(READY) ## build the source archive and the wheel into dist/, and try the wheel in an empty environment
 	rm -rf dist
@@ -76,5 +123,7 @@ release: $(READY) ## build the source archive and the wheel into dist/, and try 
 	@echo 'dist/ is ready; this publishes it: $(BIN)/twine upload dist/*'
 
 clean: ## remove all that make made, .venv too
-	rm -rf .venv site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(ENGINES)/target $(ENGINES)/*/target $(CLIENTS)/node_modules
+	rm -rf .venv site dist clients/typescript/dist clients/typescript/node_modules \
+		clients/typescript/examples/nextjs/node_modules clients/typescript/examples/nextjs/.next .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks import (
     checks,
     exposure,
+    guardrails,
     margins,
     method_plans,
     people,
@@ -33,6 +34,7 @@ AT_MOST = (0.0, 0.05)
 ENOUGH = (0.8, 1.0)
 FALSE_ALARMS = (0.0, 0.01)
 NO_LIMIT = (0.0, 1.0)
+GUARDED = (0.5, 300), (0.9, 300), (0.95, 10_000)  # the share of users in the arm that a guardrail watches, and users
 PARTIAL = {  # faults of which checks see only a part
     "half lost, rankers that differ much",
     "A/B buckets 55 to 45",
@@ -226,6 +228,20 @@ def margins_when_watched(effort: Effort, seed: int) -> Iterator[Row]:
                         yield Row(claim, world, f"{units:,}", *AT_MOST, count, effort.few)
 
 
+def guardrails_when_watched(effort: Effort, seed: int) -> Iterator[Row]:
+    """False statements that a guardrail is ok, or broken, of a page that is looked at 50 times."""
+    for metric in guardrails.METRICS:
+        for index in (1.05, 1.5, 3.0):
+            for share, users in GUARDED[: 2 if effort is QUICK else 3]:
+                runs = effort.few if effort is QUICK or users > 300 else effort.runs
+                world = f"tail {index:g}, tastes, {metric.name}, worse by the margin, {1 - share:.0%} in the holdout"
+                wrong = guardrails.wrong_when_watched(metric, index, share, users, (users, None), runs, seed)
+                for rule, counts in zip(("with a plan", "without a plan"), wrong, strict=True):
+                    for code, count in counts.items():
+                        claim = f"{guardrails.LOOKS} looks {rule} state that a guardrail is `{code}`"
+                        yield Row(claim, world, f"{users:,}", *AT_MOST, count, runs)
+
+
 def values_covered(effort: Effort, seed: int) -> Iterator[Row]:
     """How often the interval of one look has the truth in it if events count by their values."""
     for world in values.WORLDS if effort is FULL else values.WORLDS[::3]:
@@ -354,6 +370,7 @@ CLAIMS: list[Claim] = [
     many_rankers,
     segments,
     margins_when_watched,
+    guardrails_when_watched,
     values_covered,
     clustered_by_query,
     planned_power,

@@ -58,6 +58,7 @@ class Log:
     clicked: Array
     delay: Array
     segment: Array
+    characters: Array
 
     def only(self, rows: Array) -> Log:
         return Log(*(values[rows] for values in vars(self).values()))
@@ -89,7 +90,8 @@ def sound(people: People, chance: np.random.Generator) -> Log:
         appeal = np.take_along_axis(relevance[query], documents, axis=1) + preference + habit[unit, None]
         clicked = chance.random(appeal.shape) < examined / (1 + np.exp(-appeal))
         arm, delay = np.zeros(size, np.int64), chance.exponential(20, size)
-        return Log(unit, time, query, arm, documents, ranks, teams, clicked, delay, segment[unit])
+        lengths = 400 + (37 * documents + 11 * query[:, None]) % 400
+        return Log(unit, time, query, arm, documents, ranks, teams, clicked, delay, segment[unit], lengths)
 
     size = len(unit)
     hours = chance.choice(24, size, p=(1.2 - np.cos(np.arange(24) / 24 * 2 * np.pi)) / 28.8)
@@ -156,6 +158,9 @@ def table(log: Log, people: People) -> pa.Table:
             "lengths": [[people.documents] * 2] * size,
             "union": pa.array(np.full(size, people.documents, np.int32)),
             "teams": pa.ListArray.from_arrays(pa.array(lists), pa.array(log.teams.reshape(-1).astype(np.int8))),
+            "characters": pa.ListArray.from_arrays(
+                pa.array(lists), pa.array(log.characters.reshape(-1).astype(np.int32))
+            ),
             "events": pa.ListArray.from_arrays(
                 pa.array(ends), pa.StructArray.from_arrays(fields, ["kind", "rank", "time"])
             ),
@@ -195,7 +200,8 @@ def shuffled(share: float) -> Fault:
         order = np.argsort(chance.random(log.teams.shape), axis=1)
         order = np.where(chance.random(len(order))[:, None] < share, order, np.arange(order.shape[1]))
         moved = {
-            name: np.take_along_axis(getattr(log, name), order, axis=1) for name in ("documents", "teams", "clicked")
+            name: np.take_along_axis(getattr(log, name), order, axis=1)
+            for name in ("documents", "teams", "clicked", "characters")
         }
         return replace(log, ranks=np.take_along_axis(log.ranks, order[:, None], axis=2), **moved)
 
@@ -282,6 +288,15 @@ def unfair_segment(share: float) -> Fault:
         return log.only(np.flatnonzero(~lost))
 
     return lose
+
+
+def longer_texts(factor: float) -> Fault:
+    """Texts that the second ranker owns are longer by this factor."""
+
+    def lengthen(log: Log, chance: np.random.Generator) -> Log:
+        return replace(log, characters=np.where(log.teams == 1, np.round(factor * log.characters), log.characters))
+
+    return lengthen
 
 
 def none(log: Log, chance: np.random.Generator) -> Log:

@@ -85,7 +85,8 @@ def service() -> Any:
 
     store = open_store(os.environ["BENCHMARK_STORE"])
     if not store.experiments():
-        store.create(Experiment.of({"name": "bench", "rankers": ["production", "candidate"]}), 0, "benchmark")
+        settings = {"name": "bench", "rankers": ["production", "candidate"], "method": "team_draft"}  # as before
+        store.create(Experiment.of(settings), 0, "benchmark")
         store.start("bench", 0, "benchmark")
     return create_app(store, settings=ServiceSettings(requests_per_second=1e9, own_process=True))
 

@@ -21,6 +21,9 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 # Tests compare what commands write to standard error, and the first run compiles; test_compile_notice switches it on.
 os.environ["INTERLEAF_COMPILE_NOTICE"] = "0"
 
+# Haystack reports its use to its makers unless this says no; it is read when Haystack is imported.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+
 settings.register_profile(
     "interleaf",
     deadline=None,  # the first call of a kernel compiles it
@@ -63,9 +66,16 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def collect_garbage() -> Iterator[None]:
-    """What a file leaves open fails that file, not whichever test runs when the object is collected."""
+def collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a file leaves open fails that file, not whichever test runs when the object is collected.
+
+    What its own functions have cached goes, too: some of it is large.
+    """
     yield
+    module = request.node.obj
+    for value in list(vars(module).values()):
+        if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
+            value.cache_clear()
     gc.collect()
     gc.freeze()
 

@@ -5,10 +5,12 @@ A line `<!-- $ interleaf methods --format markdown -->` becomes that output, and
 """
 
 import ast
+import json
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
+from dataclasses import MISSING, fields
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,16 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 
 from interleaf.cli import main
+from interleaf.importers.two_tables.column_names import EVENTS, IMPRESSIONS, NAMES
 from interleaf.log import schema
-from interleaf.log.drop_reasons import DropReason
+from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.metrics.guardrail_metrics import MEANINGS
+from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
+from interleaf.proxy.config import SECTIONS, RankerSection
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
-from interleaf.report.model import VerdictCode
+from interleaf.report.model import GuardrailCode, VerdictCode
+from interleaf.stable_codes import Code
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
@@ -55,6 +62,11 @@ def _columns(columns: Iterable[schema.Column]) -> str:
     return "\n".join(lines)
 
 
+def _meanings(what: str, meanings: Mapping[str, str]) -> str:
+    lines = [f"| {what} | meaning |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| `{name}` | {meaning} |" for name, meaning in meanings.items())])
+
+
 def _benchmarks() -> str:
     """Each file of benchmarks/ with the first line of its docstring, but for the command, which the page gives."""
     lines = ["| file | |", "| --- | --- |"]
@@ -72,14 +84,50 @@ def _checks() -> str:
     return "\n".join(lines)
 
 
+def _names(table: str) -> str:
+    lines = ["| field | is recognised as |", "| --- | --- |"]
+    for field, names in NAMES[table].items():
+        if names:
+            lines.append(f"| `{field}` | {', '.join(f'`{name}`' for name in (field, *names))} |")
+    return "\n".join(lines)
+
+
+def _codes(codes: Iterable[Code]) -> str:
+    return "\n".join(["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text} |" for code in codes)])
+
+
+def _proxy_keys() -> str:
+    lines = ["| section | key | default | meaning |", "| --- | --- | --- | --- |"]
+    for name, kind in {**SECTIONS, "[rankers]": RankerSection}.items():
+        for key in fields(kind):
+            make = key.default_factory
+            shown = "required" if make is MISSING else _as_toml(make())
+            lines.append(f"| `[{name}]` | `{key.name}` | {shown} | {key.metadata['meaning']} |")
+    return "\n".join(lines)
+
+
+def _as_toml(value: Any) -> str:
+    if value in (None, (), {}):
+        return ""
+    is_address = isinstance(value, tuple) and isinstance(value[-1], int)
+    return f"`{json.dumps(':'.join(map(str, value)) if is_address else value)}`"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "columns": lambda: _columns(schema.COLUMNS),
     "fields of an event": lambda: _columns(schema.EVENT),
     "fields of a caption": lambda: _columns(schema.CAPTION),
     "benchmarks": _benchmarks,
     "checks": _checks,
-    "verdicts": lambda: "\n".join(
-        ["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text} |" for code in VerdictCode)]
-    ),
+    "verdicts": lambda: _codes(VerdictCode),
+    "guardrails": lambda: _meanings("metric", MEANINGS),
+    "guardrail codes": lambda: _codes(GuardrailCode),
+    "bypass codes": lambda: _codes(BypassCode),
+    "failure codes": lambda: _codes(FailureCode),
+    "upstream codes": lambda: _codes(UpstreamCode),
+    "proxy keys": _proxy_keys,
+    "names of impressions": lambda: _names(IMPRESSIONS),
+    "names of events": lambda: _names(EVENTS),
+    "event statuses": lambda: "\n".join(f"- `{status}`: {status.text}" for status in EventStatus),
     "reasons": lambda: "\n".join(f"- `{reason}`: {reason.text.format('…')}" for reason in DropReason),
 }

@@ -131,6 +131,22 @@ def stacked(
     return _layers(parts, inside, height=altair.Step(step))
 
 
+def areas(rows: Rows, x: str, share: str, part: str, place: str, *, colours: Mapping[str, str]) -> dict[str, Any]:
+    """Stacked areas of shares over x, in the order of `place`; bars, if there is one x only."""
+    altair = _altair()
+    axis = altair.Axis(format="%", title=share)
+    base = _chart(rows).encode(
+        y=altair.Y(f"{share}:Q", stack="normalize", axis=axis),
+        order=altair.Order(f"{place}:Q"),
+        color=_painted(part, colours),
+    )
+    if len({row[x] for row in rows}) == 1:
+        return _layers(base.mark_bar().encode(x=altair.X(f"{x}:O")), height=220)
+    scale = altair.Scale(nice=False, zero=False)
+    across = altair.X(f"{x}:Q", scale=scale, axis=altair.Axis(tickMinStep=1, title=x))
+    return _layers(base.mark_area(interpolate="step").encode(x=across), height=220)
+
+
 def heat(
     rows: Rows,
     row: str,

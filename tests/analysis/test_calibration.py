@@ -197,6 +197,7 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(people, "LOOKS", 3)
     monkeypatch.setattr(people, "EFFECTS", people.EFFECTS[:1])  # a smaller one takes more users to show
     monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
+    monkeypatch.setattr("benchmarks.values.EVERYBODY", 20_000)
     monkeypatch.setattr(plans, "WORLDS", plans.WORLDS[-3:])
     monkeypatch.setattr(method_plans, "WORLDS", method_plans.WORLDS[-1:])
     monkeypatch.setattr(method_plans, "SETTINGS", {"competitive_pairs": ("click",)})

@@ -21,7 +21,8 @@ from tests.support.conformance import check_once
 
 VERBS = (
     *("methods", "interleave", "credit", "audit", "simulate", "reproduce"),
-    *("analyze", "plan", "learn", "caption", "reuse", "import", "export", "serve", "keys", "store", "demo"),
+    *("analyze", "plan", "learn", "caption", "reuse", "import", "export"),
+    *("serve", "proxy", "keys", "store", "demo"),
     "completion",
 )
 RANKINGS = {"production": ["d4", "d1", "d7"], "candidate": ["d1", "d9", "d4"]}
@@ -69,11 +70,11 @@ def test_the_help_names_every_verb(capsys: Said) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    # test_serve and test_demo_run run the examples of serve and demo.
+    # test_serve, test_config and test_demo_run run the examples of serve, proxy and demo.
     [
         pytest.param(verb, marks=pytest.mark.slow if verb == "reproduce" else ())
         for verb in VERBS
-        if verb not in ("serve", "demo")
+        if verb not in ("serve", "proxy", "demo")
     ],
 )
 def test_the_help_of_a_verb_ends_with_an_example_that_runs(

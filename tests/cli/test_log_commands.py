@@ -186,7 +186,7 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --dwell many --look 2", "--look: '2' is no look"),
         ("LOG --look 2 --dwell many --enginee", "invalid float value: 'many'; there is no option --enginee"),
         ("broken.tally", "broken.tally is not a tally"),
-        ("", "required"),
+        ("", "nothing to analyze"),
     ],
 )
 def test_wrong_use_ends_with_status_2_and_a_line(

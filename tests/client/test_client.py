@@ -48,6 +48,7 @@ def test_everything_that_is_given_is_sent(service: StandIn, client: Client) -> N
         "k": 2,
         "attributes": {"device": "phone"},
         "captions": {"a": {"title": "Über <b>shoes</b>"}},
+        "characters": {"a": 812},
         "impression": "i-1",
         "latency": {"production": 3.5},
         "user_agent": "Mozilla",

@@ -60,6 +60,7 @@ REQUESTS = st.fixed_dictionaries(
         **dict.fromkeys(("unit", "query", "session", "impression", "user_agent", "page", "k"), ODD),
         "attributes": st.dictionaries(TEXTS, ODD, max_size=4),
         "captions": st.dictionaries(VALUES, CAPTION | ODD, max_size=4),
+        "characters": st.dictionaries(VALUES, ODD, max_size=4),
     },
 )
 FIELDS = ("event", "impression", "unit", "rank", "document", "kind", "time", "dwell", "value", "else")

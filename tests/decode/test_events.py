@@ -266,7 +266,8 @@ def test_every_reason_has_been_provoked() -> None:
         DropReason.NO_UNSHOWN_RANKS,
         DropReason.NO_AVERAGE,
     }
-    elsewhere = {  # provoked by the tests of reading, of exclusions and of methods
+    elsewhere = {  # provoked by the tests of reading, of two tables, of exclusions and of methods
+        *(DropReason.GAPS_IN_LIST, DropReason.TWO_AT_POSITION, DropReason.UNKNOWN_OWNER, DropReason.NOT_REPRODUCED),
         *(DropReason.EXCLUDED, DropReason.WRONG_PAGE),
         *(DropReason.UNKNOWN_METHOD, DropReason.NOT_INTERLEAVED, DropReason.ONE_RANKER),
         *(DropReason.LINE_TOO_LONG, DropReason.NOT_UNICODE, DropReason.NOT_JSON, DropReason.CUT_OFF),

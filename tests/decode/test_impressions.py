@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from interleaf import Interleaving, interleave, methods
 from interleaf.decode import Counting, Decoded, Decoding
+from interleaf.decode.designs import designs
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels import buckets
 from interleaf.methods.registry import resolve
@@ -294,3 +295,11 @@ def test_a_column_of_arrow_s_null_type_is_one_of_nulls(name: str) -> None:
     assert kept == (0 if name == "rankers" else 5)
     if name == "rankers":
         assert decoding.dropped == {"no_design": 5}
+
+
+def test_lists_of_one_ranker_and_of_two_are_never_taken_for_one_another() -> None:
+    names = [f"r{place}" for place in range(12)]
+    lists = [*([name] for name in names), *([one, other] for one in names for other in names if one != other)]
+    rows = [made_rows(1)[0] | {"rankers": rankers} for rankers in lists]
+    groups = designs(table_of(rows).combine_chunks().to_batches()[0])
+    assert sorted(len(rows) for _, rows in groups) == [1] * len(lists)

@@ -11,7 +11,7 @@ from interleaf.errors import ExperimentError, RankingError
 from interleaf.experiment import Experiment, Request, assign, extend_list, show
 from interleaf.experiment.assignment import OUTSIDE, free_place
 from interleaf.experiment.serving import build_whole_list
-from interleaf.experiment.settings import ATTRIBUTIONS, MODES, SETTINGS
+from interleaf.experiment.settings import ATTRIBUTIONS, CHOOSE, MODES, SETTINGS
 from interleaf.interleaving.api import Interleaving
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import methods
@@ -45,7 +45,7 @@ def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
         ("name", "", "1 to 100 characters"),
         ("name", "../etc/passwd", "letters, digits"),
         ("name", "a\nb", "control characters"),
-        ("rankers", ["one"], "2 to 100"),
+        ("rankers", ["one"], "2 to 1,000"),
         ("rankers", ["same", "same"], "each of them once"),
         ("rankers", "production", "give a list"),
         ("control", "nobody", "'production' or 'candidate'"),
@@ -105,7 +105,8 @@ def test_whatever_is_given_is_an_experiment_or_an_error_with_its_field(data: dic
 
 def test_every_choice_of_mode_and_attribution_is_taken() -> None:
     for mode in MODES:
-        assert shoes(mode=mode).mode == mode
+        three = {"rankers": ["production", "candidate", "other"]} if mode == CHOOSE else {}
+        assert shoes(mode=mode, **three).mode == mode
     for attribution in ATTRIBUTIONS:
         assert shoes(attribution=attribution).attribution == attribution
 
@@ -268,7 +269,7 @@ def test_a_fixed_document_has_one_place() -> None:
         show(shoes(), 1, asked(fixed={1: "ad", 2: "ad"}))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != CHOOSE])
 @pytest.mark.parametrize("lost", ["production", "candidate"])
 def test_whatever_is_on_trial_a_missing_ranking_leaves_no_page_empty(mode: str, lost: str) -> None:
     rankings = {name: ranking for name, ranking in RANKINGS.items() if name != lost}
@@ -283,7 +284,7 @@ def test_whatever_is_on_trial_a_missing_ranking_leaves_no_page_empty(mode: str, 
         assert shown.row["method"] == f"single(ranker={left})"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != CHOOSE])
 def test_who_is_held_out_sees_the_control_whatever_is_on_trial(mode: str) -> None:
     experiment = shoes(mode=mode, holdout=0.9)
     for number in range(40):

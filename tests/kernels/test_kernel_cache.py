@@ -1,13 +1,16 @@
 """A kernel that was compiled once is compiled again when its code changes, or code that it calls, and only then."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from numba.core import config
 
 from interleaf.kernels.code_digest import code_digest
+from interleaf.kernels.jit import _CacheFile
 
 KERNEL = '''
 from toy.parts import RATE, double
@@ -57,13 +60,13 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def run(package: Path, script: str = RUN) -> str:
-    """In a new process, with compiled kernels in a folder beside the package, and no compiled Python."""
+def run(package: Path, script: str = RUN, kernels: Path | None = None) -> str:
+    """In a new process, with compiled kernels in a folder beside the package or another, and no compiled Python."""
     paths = os.pathsep.join([str(package.parent), *sys.path])
     environment = os.environ | {
         "PYTHONPATH": paths,
         "PYTHONDONTWRITEBYTECODE": "1",
-        "NUMBA_CACHE_DIR": str(package.parent / "kernels"),
+        "NUMBA_CACHE_DIR": str(kernels or package.parent / "kernels"),
     }
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
@@ -76,14 +79,16 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_kernel_is_compiled_again_for_code_in_whatever_file_and_not_for_docstrings_comments_and_lines(
-    package: Path,
+def test_a_kernel_is_compiled_again_for_code_in_whatever_file_and_not_for_docstrings_comments_lines_and_folders(
+    package: Path, tmp_path: Path
 ) -> None:
     assert run(package) == "6.0 double half total"
     edit(package / "total.py", "    total = 0.0", "    # from nothing\n\n    total = 0.0")
     edit(package / "total.py", "Add up.", "Add up all values.")
     edit(package / "parts.py", "Twice the value.", "2 * value.")
     assert run(package) == "6.0"
+    copy = shutil.copytree(package, tmp_path / "elsewhere" / "toy")
+    assert run(copy, kernels=tmp_path / "kernels") == "6.0"
     for name, old, new, result in (
         ("total.py", "total = 0.0", "total = 1.0", "7.0"),
         ("parts.py", "RATE = 1.0", "RATE = 10.0", "61.0"),
@@ -92,6 +97,36 @@ def test_a_kernel_is_compiled_again_for_code_in_whatever_file_and_not_for_docstr
     ):
         edit(package / name, old, new)
         assert run(package).split()[0] == result, (name, new)
+    assert run(copy, kernels=tmp_path / "kernels") == "6.0"  # the first version is still there
+
+
+def test_two_processes_that_compile_at_once_do_not_overwrite_each_other_s_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add(value: int) -> int:
+        return value + 1
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    first, second = (_CacheFile(add, str(tmp_path / "module")) for _ in range(2))
+    first.save("int64", "code for int64")
+    with monkeypatch.context() as before:
+        second._load_index()
+        before.setattr(second, "_load_index", dict)  # the second one looked before the first one had saved
+        second.save("float64", "code for float64")
+    assert len(list((tmp_path / "interleaf").glob("*.nbc"))) == 2
+
+
+def test_where_no_folder_can_be_shared_kernels_stay_where_numba_puts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "module").mkdir()
+    (tmp_path / "interleaf").touch()  # a file: no folder can be made
+    for shared in ("", str(tmp_path / "elsewhere"), str(tmp_path)):
+        monkeypatch.setattr(config, "CACHE_DIR", shared)
+        file = _CacheFile(len, str(tmp_path / "module"))
+        file.save("int64", "code for int64")
+        assert file.load("int64") == "code for int64"  # type: ignore[no-untyped-call]
+    assert len(list((tmp_path / "module").glob("*.nbc"))) == 1
 
 
 def test_a_compiled_kernel_whose_argument_type_has_moved_is_compiled_again(package: Path) -> None:

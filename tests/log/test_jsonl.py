@@ -36,6 +36,7 @@ FULL: dict[str, Any] = LEAST | {
     "teams": [0, -1],
     "rankings": [["a", "b"], ["b"]],
     "captions": [None, {"title": "b", "highlights": [{"field": "title", "start": 0, "end": 1}]}],
+    "characters": [812, None],
     "grades": [2, None],
     "events": [{"kind": "click", "rank": 1, "time": "2026-11-15T12:00:01+00:00", "dwell": 3}],
     "attributes": {"device": "phone"},

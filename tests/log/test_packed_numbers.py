@@ -26,6 +26,7 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
         **{"ranks": ranks, "unshown_ranks": unshown, "lengths": NUMBERS, "choices": NUMBERS},
         **{"teams": st.lists(st.integers(-1, 127), max_size=4), "latency": st.lists(st.none() | FLOATS, max_size=4)},
         **{"union": st.integers(0, 2**31 - 1), "relaxed": st.booleans()},
+        "characters": st.lists(st.none() | st.integers(0, 2**31 - 1), max_size=4),
     }
     row: dict[str, Any] = {name: draw(st.none() | values) for name, values in columns.items()}
     return row if row["ranks"] is not None else row | {"unshown_ranks": None}

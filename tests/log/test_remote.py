@@ -32,6 +32,16 @@ for path in folder.rglob("*.parquet"):
     with store.open_output_stream(f"logs/{path.relative_to(folder)}") as out:
         out.write(path.read_bytes())
 """
+ANALYZE = """import contextlib, io, json, sys
+from interleaf.cli import main
+done = []
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["analyze", *arguments])
+    done.append((status, out.getvalue(), err.getvalue()))
+print(json.dumps(done))
+"""
 
 
 @pytest.fixture
@@ -89,25 +99,29 @@ def bucket(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
             server.kill()
 
 
-def told(arguments: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [str(BIN / "interleaf"), "analyze", *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
+def analyzed(given: list[list[str]], variables: dict[str, str]) -> list[tuple[int, str, str]]:
+    """The status of `interleaf analyze` with each of these arguments, and what it prints, all in one process."""
+    command = [sys.executable, "-c", ANALYZE, json.dumps(given)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [(status, out, err) for status, out, err in json.loads(done.stdout)]
 
 
 def test_a_bucket_is_read_like_the_folder_that_was_copied_there(folder: Path, bucket: dict[str, str]) -> None:
-    for given in ("s3a://logs/", "s3://logs/day=*/*.parquet"):
-        done = told(["--format", "json", given], bucket)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout) == analyze(folder).to_dict()
-    for wrong in ("s3://logs/none", "s3a://nowhere/"):
-        done = told([wrong], bucket)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"there is no Parquet file at {wrong}" in done.stderr
+    there, wrong = ("s3a://logs/", "s3://logs/day=*/*.parquet"), ("s3://logs/none", "s3a://nowhere/")
+    done = analyzed([*(["--format", "json", one] for one in there), *([one] for one in wrong)], bucket)
+    expected = analyze(folder).to_dict()
+    for status, out, err in done[:2]:
+        assert status == 0, err
+        assert json.loads(out) == expected
+    for address, (status, out, err) in zip(wrong, done[2:], strict=True):
+        assert (status, out) == (2, "")
+        assert f"there is no Parquet file at {address}" in err
 
 
 @NEEDS
 @pytest.mark.slow
 def test_executors_read_a_bucket_by_themselves(folder: Path, bucket: dict[str, str]) -> None:
-    done = told(["--format", "json", "--engine", "spark", "s3a://logs/"], bucket)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == analyze(folder).to_dict()
+    ((status, out, err),) = analyzed([["--format", "json", "--engine", "spark", "s3a://logs/"]], bucket)
+    assert status == 0, err
+    assert json.loads(out) == analyze(folder).to_dict()

@@ -38,6 +38,7 @@ TABLE: list[tuple[str, Any, bool]] = [
     ("excluded", pa.string(), True),
     ("latency", pa.list_(pa.float32()), True),
     ("fallback_reason", pa.string(), True),
+    ("epoch", pa.int64(), True),
     ("rankers", pa.list_(pa.string()), False),
     ("documents", pa.list_(pa.string()), False),
     ("ranks", pa.list_(pa.list_(pa.int32())), True),
@@ -62,6 +63,7 @@ TABLE: list[tuple[str, Any, bool]] = [
         ),
         True,
     ),
+    ("characters", pa.list_(pa.int32()), True),
     ("grades", pa.list_(pa.int8()), True),
     (
         "events",

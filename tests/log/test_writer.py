@@ -39,6 +39,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
             attributes={"device": "phone"},
             captions=[{"title": "t"}, None, {"url": "u"}],
             grades=[1, None, 0],
+            characters=[812, None, 40],
             latency=[1.5, None],
             fallback_reason="none",
             rankings=True,
@@ -54,6 +55,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
     said = {"experiment": "example", "version": 3, "impression": name, "time": NOON, "unit": "ユーザー", "page": 2}
     said |= {"session": "s-1", "query": 'say "{hello}"\n', "arm": "interleaved", "fallback_reason": "none"}
     said |= {"attributes": [("device", "phone")], "grades": [1, None, 0], "latency": [1.5, None]}
+    said |= {"characters": [812, None, 40]}
     assert {name: first[name] for name in said} == said
     assert [caption and caption["title"] for caption in first["captions"]] == ["t", None, None]
     assert [

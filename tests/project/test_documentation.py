@@ -2,7 +2,8 @@
 
 `pycon` blocks are sessions with their output. `python` blocks are code; `<!-- file: name.py -->` before one makes it
 that file. `console` blocks are commands after `$` with their output. Blocks of a page share names and a working folder.
-`...` stands for what is left out. Only `<!-- not run: reason -->` before a block keeps it from running.
+`typescript` blocks are run by the tests in clients/typescript. `...` stands for what is left out. Only
+`<!-- not run: reason -->` before a block keeps it from running.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,7 +146,8 @@ def test_the_checks_see_every_fence_and_know_every_kind() -> None:
         found = list(blocks(page))
         assert fences == 2 * len(found), f"{name_of(page)}: a fence that is indented, or never closed"
         kinds = {block.kind for block in found}
-        assert kinds <= {"pycon", "python", "console", "sh", "text", "json"}, f"{name_of(page)}: {kinds}"
+        allowed = {"pycon", "python", "console", "sh", "text", "json", "sql", "toml", "typescript"}
+        assert kinds <= allowed, f"{name_of(page)}: {kinds - allowed}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))], ids=name_of)
@@ -156,8 +159,10 @@ def test_every_example_runs_and_prints_what_the_page_says(
         where = name_of(page)
         if block.mark == "file" and block.what is not None:
             (folder / block.what).write_text(block.text, encoding="utf-8")
-        elif block.mark == "not run" or block.kind == "text":
+        elif block.mark == "not run" or block.kind in ("text", "typescript"):
             continue
+        elif block.kind == "toml":
+            tomllib.loads(block.text)
         elif block.kind in ("console", "sh"):
             run_commands(block, where, monkeypatch)
         elif block.text.startswith(">>>"):

@@ -92,6 +92,19 @@ def test_the_batch_job_writes_the_report_and_its_status_says_whether_to_trust_it
     assert "<html" in page.read_text("utf-8")
 
 
+def test_the_answers_of_the_rag_app_say_which_retriever_is_better(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("langchain_core", reason="comes with the extra integration")
+    from examples import rag_app
+
+    assert rag_app.main([str(tmp_path / "log")]) == 0
+    assert "fallbacks: none" in capsys.readouterr().out
+    report = analyze(tmp_path / "log", events={"citation": 1}, control="common_words")
+    assert report.verdict.winner == "rare_words"
+    assert report.totals.units == rag_app.USERS
+
+
 def test_the_commands_in_the_examples_start(tmp_path: Path) -> None:
     """As they are typed in a clone, with --help in place of what does not end by itself."""
     command = [sys.executable, "-m", "examples.batch_job", "--help"]

@@ -121,6 +121,7 @@ fields = st.sampled_from(
         "page",
         "attributes",
         "captions",
+        "characters",
         "fixed",
         "time",
         "latency",

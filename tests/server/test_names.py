@@ -49,7 +49,11 @@ def test_no_name_breaks_an_address(
 @pytest.mark.parametrize(("method", "path"), [(m, p) for m, p in EXACT if "{name}" in p])
 def test_what_does_not_exist_is_not_found(service: Live, method: str, path: str) -> None:
     # Not "nope": the test above may have made an experiment of that name.
-    bodies: dict[str, Any] = {"/interleave": {"rankings": RANKINGS}, "/decide": {"decision": "keep"}}
+    bodies: dict[str, Any] = {
+        "/interleave": {"rankings": RANKINGS},
+        "/decide": {"decision": "keep"},
+        "/choose": {"unit": "u"},
+    }
     body = next((made for end, made in bodies.items() if path.endswith(end)), {**SHOES, "name": "missing"})
     if path.startswith("/v1"):
         answer = service.ask(method, path.replace("{name}", "missing"), None if method == "GET" else body)

@@ -60,6 +60,14 @@ assert not warming.needs_compiling(settings)
 warm_composing(settings.method, len(settings.rankers))
 print([event.data["dispatcher"].py_func.__name__ for _, event in recorder.buffer])
 """
+# As if all were compiled.
+_DONE = """
+from interleaf.server import warming
+print(warming.is_done())
+warming.compile_reports = lambda mark_ready: None
+warming.compile_all()
+print(warming.is_done())
+"""
 YEAR = 365 * 24 * HOUR
 
 
@@ -78,9 +86,21 @@ def test_it_ends_at_once_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPat
     until(lambda: not folder.exists())
 
 
+def test_it_is_done_once_for_a_folder_of_kernels(tmp_path: Path) -> None:
+    def run(**more: str) -> str:
+        cold = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)} | more
+        return subprocess.run(
+            [sys.executable, "-c", _DONE], env=cold, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert [run(), run()] == ["False\nTrue\n", "True\nTrue\n"]
+    assert run(NUMBA_DISABLE_JIT="1") == "False\nFalse\n"
+
+
 def test_each_method_is_marked_as_ready_the_default_one_first() -> None:
     marked = list[str]()
-    warming.compile_reports(marked.append)
+    warming.compile_all(marked.append)
+    assert warming.is_done()
     assert marked[0] == DEFAULT
     assert sorted(marked) == sorted(METHODS)
 

@@ -161,10 +161,10 @@ def test_responses_without_a_body_are_sent_in_order(served: Callable[..., Served
 def test_a_request_that_cannot_be_planned_does_not_break_others(
     served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def plan_all_but_one(experiment: Experiment, version: int, request: Request) -> Any:
+    def plan_all_but_one(experiment: Experiment, version: int, request: Request, *more: Any) -> Any:
         if request.impression == "i-2":
             raise RuntimeError("secret detail")
-        return plan_list(experiment, version, request)
+        return plan_list(experiment, version, request, *more)
 
     monkeypatch.setattr(ingest, "plan_list", plan_all_but_one)
     repeated = raw(LIST, wanted(1, rankings={"production": ["a", "b", "a"], "candidate": ["b"]}))

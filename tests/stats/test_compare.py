@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from scipy.stats import binom, t as student
 
 from interleaf import DataError
+from interleaf.stats import compare
 from interleaf.stats.compare import (
     ALIKE,
     EMPTY,
@@ -234,3 +235,33 @@ def test_deviates_of_t_are_as_unlikely_and_go_back(degrees: float) -> None:
 
 def test_a_deviate_beyond_all_floats_is_infinite_without_a_warning() -> None:
     assert statistic(60.0, 2.0) == np.inf
+
+
+def test_a_cautious_difference_has_no_smaller_error_and_knows_that_few_people_may_be_alike_by_chance() -> None:
+    chance = np.random.default_rng(4)
+    visits = chance.integers(1, 9, (300, 40)).astype(float)
+    sums = visits * chance.lognormal(0, 1, visits.shape)
+    is_first = chance.random(visits.shape) < 0.9
+    arms = [values * side for side in (is_first, ~is_first) for values in (sums, visits)]
+    plain = compare.differences(arms[0], arms[1], arms[2], arms[3])
+    cautious = compare.differences(arms[0], arms[1], arms[2], arms[3], cautious=True)
+    assert all((one.error or 0) >= (other.error or 0) for one, other in zip(cautious, plain, strict=True))
+    assert [one.value for one in cautious] == [one.value for one in plain]
+    few = arms[0][:, 0], arms[1][:, 0], 0 * arms[2][:, 0], arms[3][:, 0]  # an arm in which nothing happens
+    assert compare.difference(*few).error is None
+    assert (compare.difference(*few, cautious=True).error or 0) > compare.jackknife(*few[:2]).errors[0]
+
+
+def test_a_cautious_error_hardly_depends_on_how_many_people_share_a_bucket() -> None:
+    chance = np.random.default_rng(5)
+    visits = np.ones(4000)
+    sums, is_first = chance.lognormal(0, 1, 4000), np.arange(4000) < 3600
+    errors = []
+    for people in (1, 5):
+        arms = [
+            np.bincount(np.arange(4000) // people, values * side)
+            for side in (is_first, ~is_first)
+            for values in (sums, visits)
+        ]
+        errors.append(compare.difference(arms[0], arms[1], arms[2], arms[3], cautious=True).error)
+    assert errors[1] == pytest.approx(errors[0], rel=0.1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,12 @@ from tests.support.stand_in import until
 from tests.support.stores import KINDS, SECOND, START, address_of, check_sums, exported, impression, running
 
 SAMPLES = 50
+# Each process is a fork of one that has imported this module; imports take longer than what is tested.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 
 
-def write_for_ever(address: str, samples: str, first: int) -> None:
+def write_for_ever(address: str, samples: str, first: int, acknowledged: Connection) -> None:
     """In a process of its own: write, say what was acknowledged, and fold what has closed; never stop by itself."""
     rows = [StoredImpression(**one) for one in json.loads(Path(samples).read_text())]
     store = open_store(address)
@@ -39,21 +43,24 @@ def write_for_ever(address: str, samples: str, first: int) -> None:
             store.fold(
                 START + number * 60 * SECOND
             )  # once before the first word: it loads the kernels, which takes long
-        print(shown[0].id[1:], shown[-1].id[1:], flush=True)
+        acknowledged.send(range(number - len(shown), number))
         store.fold(START + (number - 15) * 60 * SECOND, 40)
 
 
 def killed(address: str, samples: Path, first: int, seconds: float) -> list[int]:
     """The numbers that a process acknowledged before it was killed."""
-    code = f"from tests.store.test_crash import write_for_ever; write_for_ever({address!r}, {str(samples)!r}, {first})"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline()]  # the first one, when it has found its feet
-        time.sleep(seconds)
-        process.kill()
-        lines += process.stdout.readlines()
-    spans = [tuple(map(int, line.split())) for line in lines if line.endswith("\n")]
-    return [number for begin, end in spans for number in range(begin, end + 1)]
+    here, there = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=write_for_ever, args=(address, str(samples), first, there), daemon=True)
+    process.start()
+    there.close()
+    spans: list[range] = [here.recv()]  # the first one, when it has found its feet
+    time.sleep(seconds)
+    process.kill()
+    with here, contextlib.suppress(EOFError):
+        while True:
+            spans.append(here.recv())
+    process.join()
+    return [number for span in spans for number in span]
 
 
 def wait_for_the_end_of(name: str, address: str) -> None:

@@ -43,6 +43,7 @@ _WAYS: list[dict[str, Any]] = [
     {"method": "probabilistic", "scheme": "click", "events": {"click": 1.0, "purchase": -2.0}},
     {"mode": "aa", "holdout": 0.5},
     {"method": "team_draft", "scheme": "click_place", "bot_clicks": 2},
+    {"holdout": 0.3, "guardrails": {"abandonment": 0.1, "event:purchase": 0.1, "more:click": 0.1}},
 ]
 
 

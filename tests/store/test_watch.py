@@ -222,8 +222,8 @@ def test_an_experiment_that_an_earlier_release_started_is_watched_and_told(addre
     with closing(open_store(address)) as store:
         running(store)
         with store._database.writing() as transaction:  # as the steps before left it
-            transaction.change("DROP TABLE watched")
-            transaction.change("DROP TABLE webhooks")
+            for table in ("watched", "webhooks", "epoch_plans"):
+                transaction.change(f"DROP TABLE {table}")
             transaction.change("UPDATE schema_version SET version = ?", place)
     with closing(open_store(address)) as store:
         store.use_webhooks(URLS, PAGES)

@@ -1,7 +1,7 @@
 """Folders that have the same path in every run, for tests that write files with kernels.
 
-Numba keeps compiled code by the folder of its source. In a new folder, all kernels of a file are compiled in every run;
-in a folder of the same path, only when their code has changed (interleaf.kernels.code_digest).
+Numba makes a folder in NUMBA_CACHE_DIR for each folder of source files with kernels, although compiled code is kept in
+one folder for all (interleaf.kernels.jit). Folders with new paths in every run would fill NUMBA_CACHE_DIR.
 """
 
 from __future__ import annotations

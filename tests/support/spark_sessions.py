@@ -31,6 +31,7 @@ def started() -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.python.daemon.module": "tests.support.spark_daemon",
         "spark.executorEnv.NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"],
         "spark.executorEnv.PYTHONPATH": os.getcwd(),
         "spark.default.parallelism": "2",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interleaf.analysis.two_tables import KINDS, TwoTables, open_log, split_events
 from interleaf.click_value.learned_credit import LearnedCredit
 from interleaf.decode.attributes import Exclusion, query_text
 from interleaf.errors import DataError, listed
@@ -45,6 +46,7 @@ def tally_log(
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     credit: LearnedCredit | str | PathLike[str] | None = None,
     examination: Sequence[float] = (),
+    guardrails: Mapping[str, float] | None = None,
     engine: str | None = None,
     threads: int = 0,
     progress: Progress | None = None,
@@ -57,12 +59,17 @@ def tally_log(
 
 
 def analyze(
-    log: Any,
+    log: Any = None,
     scheme: str | None = None,
     by: Sequence[str] = (),
     *,
+    impressions: Any = None,
     method: str | None = None,
-    events: str | Mapping[str, float] = "click",
+    events: Any = KINDS,
+    kinds: str | Mapping[str, float] | None = None,
+    map: Mapping[str, str] | None = None,
+    rankers: Sequence[str] = (),
+    ordinals: int | None = None,
     dwell: float | None = None,
     first: bool = False,
     window: float | None = None,
@@ -73,6 +80,7 @@ def analyze(
     exclude: Exclusion | Mapping[str, Collection[str]] | None = None,
     credit: LearnedCredit | str | PathLike[str] | None = None,
     examination: Sequence[float] = (),
+    guardrails: Mapping[str, float] | None = None,
     control: str | None = None,
     confidence: float = 0.95,
     planned_units: int | None = None,
@@ -85,6 +93,7 @@ def analyze(
     holdout: float | None = None,
     split: Mapping[str, float] | None = None,
     cluster: str = "unit",
+    start_rankers: Sequence[str] = (),
     seed: int = 0,
     engine: str | None = None,
     threads: int = 0,
@@ -93,24 +102,33 @@ def analyze(
     """Which ranker people prefer, with health checks and all numbers behind the verdict.
 
     `log`: a path, glob or folder, or several (Parquet, JSON lines, CSV, saved tallies), Arrow, a data frame, a `Tally`.
-
-    `scheme` and `method` say how clicks become scores, `events` which kinds of events count, with weights; `dwell`,
-    `first` and `window` restrict them. `values` counts events by their values, up to `cap` for a unit. `sessions`
-    scores lists of a unit less than so many seconds apart as one. `credit` is what `learn` returned, or its file. `by`
-    names attributes to split by. `experiment` and `version` select one (default: the latest). `exclude` leaves rows
-    out, as in `{"device": ["bot"]}`. `examination` of ranks 1, 2, ... is for the lift (default: estimated).
-
+    Or `impressions` and `events` are tables: paths, data frames, or addresses with `?query=`. `map` names columns, as
+    in `{"unit": "visitor"}`, `rankers` owners that are numbers, and `ordinals` the top position, 0 or 1.
+    `scheme` and `method` say how clicks become scores, `kinds` (with a log also `events`) which kinds of events count,
+    with weights; `dwell`, `first` and `window` restrict them. `values` counts events by their values, up to `cap` for a
+    unit. `sessions` scores lists of a unit less than so many seconds apart as one. `credit` is what `learn` returned,
+    or its file. `by` names attributes to split by. `experiment` and `version` select one (default: the latest).
+    `exclude` leaves rows out, as in `{"device": ["bot"]}`. `examination` of ranks 1, 2, ... is for the lift.
     `control` is the ranker that others are compared with. `look=(2, 5)` is the second of five planned looks; without
-    it, the verdict is valid even if you check repeatedly. `planned_units` tunes it to a number of units planned before.
-    `margin` is the smallest preference that matters (default: 0.01). `secondary`: it is one of so many metrics beside
-    the primary one. `correction` of pairs is "holm" or "max_t". `aa`: an A/A test. `holdout`, `split`: planned shares
-    of units, as in `{"A": 0.6, "B": 0.4}`. `cluster`: "unit", or "unit_and_query" for a result about similar queries.
-
-    `engine="spark"` reads on Spark's executors, `threads` is 0 for one per core, `progress(done, total)` is called.
+    it, the verdict is valid even if you check repeatedly. `planned_units` tunes it to the planned number of units.
+    `margin` is the smallest preference that matters (default: 0.01), `guardrails` the largest harm that is acceptable
+    by metric of arms, as in `{"abandonment": 0.02}`. `secondary`: it is one of so many metrics beside the primary one.
+    `correction`: "holm" or "max_t". `aa`: an A/A test. `holdout`, `split`: planned shares of units, as in `{"A": 0.6}`.
+    `cluster`: "unit", or "unit_and_query" for a result about similar queries. `start_rankers`: those at the start of a
+    choice. `engine="spark"` reads on Spark's executors, `threads` 0 is one per core, `progress(done, total)` is called.
     """
-    given = locals()
-    settings = ReportSettings(**{setting.name: given[setting.name] for setting in fields(ReportSettings)})
-    return report(read_tally(log, LogOptions.of_arguments(given)), settings, query_finder(log))
+    return _report(locals())
+
+
+def _report(given: dict[str, Any]) -> Report:
+    """The report, from the arguments of `analyze`."""
+    names = [setting.name for setting in fields(ReportSettings) if setting.name in given]
+    settings = ReportSettings(**{name: given[name] for name in names})
+    table, kinds = split_events(given["impressions"], given["events"], given["kinds"])
+    options = LogOptions.of_arguments(given | {"events": kinds})
+    tables = TwoTables(given["impressions"], table, given["map"] or {}, given["rankers"], given["ordinals"])
+    with open_log(given["log"], tables, options) as log:
+        return report(read_tally(log, options), settings, query_finder(log))
 
 
 def read_tally(log: Any, options: LogOptions) -> Tally:

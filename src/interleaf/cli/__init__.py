@@ -93,7 +93,7 @@ GROUPS = {
         *_verbs(log_commands, "analyze", "plan", "learn", "caption", "reuse"),
         *_verbs(import_commands, "import", "export"),
     ),
-    "Live service": _verbs(service_commands, "serve", "keys", "store", "demo"),
+    "Live service": _verbs(service_commands, "serve", "proxy", "keys", "store", "demo"),
     "Shell": _verbs(completion, "completion"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)

@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from interleaf.cli.output import print_json
+from interleaf.cli.parser import add_map_options
 from interleaf.errors import DataError, listed
 from interleaf.importers.protocol import IMPORTERS, Importer, ImportOptions, ImportResult
 
@@ -29,6 +30,7 @@ def import_options(parser: argparse.ArgumentParser) -> None:
     add("--unit", choices=["user", "client", "session"], help="which id identifies a user (default: detected)")
     add("--ordinals", type=int, choices=[0, 1], help="whether positions start at 0 or at 1 (default: detected)")
     add("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
+    add_map_options(parser, "tables: ")
     add("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds")
     add("--judged", metavar="FILE", help="letor: learning-to-rank file that the scores belong to")
     add("-k", type=int, default=10, help="trec, letor: number of documents in a list")
@@ -81,6 +83,8 @@ def _refuse_replacing(sources: Sequence[str], out: str) -> None:
     if not file.is_file():
         return
     for source in sources:
+        if "://" in source:  # a query, which writes no file
+            continue
         is_pattern = not Path(source).exists()
         places = [*glob.glob(source, recursive=True), source.partition("=")[2]] if is_pattern else [source]
         for place in map(Path, filter(None, places)):
@@ -101,6 +105,7 @@ def _print_counts(options: argparse.Namespace, key: str, counts: dict[str, Any] 
 
 def _import(options: argparse.Namespace) -> ImportResult:
     importer: Importer = resolve_name(IMPORTERS[options.kind][0])
+    options.map = dict(options.map)
     values = {one.name: getattr(options, one.name, None) for one in fields(ImportOptions)}
     settings = ImportOptions(**{name: value for name, value in values.items() if value is not None})
     return importer(options.source, options.out, settings)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interleaf.cli.output import add_output_options, write_output
-from interleaf.cli.parser import add_confidence, add_log_options, given_log_options, keywords, pair
+from interleaf.cli.parser import (
+    add_confidence,
+    add_log_options,
+    add_map_options,
+    given_log_options,
+    keywords,
+    pair,
+    parse_kinds,
+)
 from interleaf.errors import DataError, listed
 from interleaf.execution.options import LogOptions
 from interleaf.plots import to_svg
@@ -22,8 +30,9 @@ LOGS = "files, globs or folders: Parquet, JSON lines or CSV"
 def analyze_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf analyze`."""
     add = parser.add_argument
-    add("log", nargs="+", metavar="LOG", help=f"{LOGS}; or saved tallies (.tally)")
+    add("log", nargs="*", metavar="LOG", help=f"{LOGS}; or saved tallies (.tally)")
     add_log_options(parser, "analyze")
+    add_table_options(parser)
     add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
     add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
@@ -49,8 +58,51 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
         metavar="ARM=SHARE",
         help="planned shares of users in A/B buckets, such as A=0.6 B=0.4 (default: equal shares)",
     )
+    start = "if the best of many was chosen: the rankers at the start (default: those in the log)"
+    add("--start-rankers", nargs="+", default=(), metavar="NAME", help=start)
     add_output_options(parser, "text", "json", "markdown", "html", "tally")
-    add("--strict", action="store_true", help="exit with status 1 if a health check failed")
+    add("--strict", action="store_true", help="exit with status 1 if a health check failed or a guardrail is broken")
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for a table of impressions and a table of events, in place of a log."""
+    add = parser.add_argument
+    table = (
+        "table of impressions, in place of a log: a file, a glob, a folder, or duckdb:// or postgresql:// with ?query="
+    )
+    add("--impressions", metavar="TABLE", help=f"{table}; give --events TABLE, too")
+    add(
+        "--kinds",
+        nargs="+",
+        type=parse_kinds,
+        metavar="KIND[=WEIGHT]",
+        help="kinds of events that count (default: click)",
+    )
+    add_map_options(parser, "with --impressions: ")
+    add(
+        "--ordinals",
+        type=int,
+        choices=[0, 1],
+        help="with --impressions: number of the top position (default: detected)",
+    )
+
+
+def given_table(options: argparse.Namespace) -> str | None:
+    """The table of events, if there is one; otherwise --events are kinds, and are parsed."""
+    from interleaf.analysis.two_tables import is_table
+
+    words, options.events = options.events, options.kinds
+    if options.impressions is None and not any(map(is_table, words or ())):
+        if words and options.kinds:
+            raise DataError("--events and --kinds both name kinds of events; give one of them")
+        try:
+            options.events = [parse_kinds(word) for word in words] if words else options.kinds
+        except argparse.ArgumentTypeError as problem:
+            raise DataError(f"argument --events: {problem}") from None
+        return None
+    if words and len(words) > 1:
+        raise DataError(f"--events is one table, not {len(words)}; quote globs, and name kinds by --kinds")
+    return words[0] if words else None
 
 
 def _look(text: str) -> tuple[int, int]:
@@ -66,15 +118,22 @@ def run_analyze(options: argparse.Namespace) -> int:
     interleaf simulate --impressions 5000 --out world.parquet && interleaf analyze world.parquet --by device
     """
     from interleaf.analysis.analyze import query_finder, read_tally
+    from interleaf.analysis.two_tables import TwoTables, open_log
     from interleaf.report.build import report as make_report
     from interleaf.report.rule import ReportSettings
 
     values = {one.name: getattr(options, one.name) for one in fields(ReportSettings) if one.name in options}
-    settings = ReportSettings(**values | {"split": dict(options.split or ()) or None})
-    tally = read_tally(options.log, LogOptions(**given_log_options(options)))
-    report = make_report(tally, settings, query_finder(options.log))
+    pairs = {name: dict(getattr(options, name) or ()) or None for name in ("split", "guardrails")}
+    settings = ReportSettings(**values | pairs)
+    table = given_table(options)
+    log_options = LogOptions(**given_log_options(options))
+    tables = TwoTables(options.impressions, table, dict(options.map), options.rankers, options.ordinals)
+    with open_log(options.log, tables, log_options) as log:
+        tally = read_tally(log, log_options)
+        report = make_report(tally, settings, query_finder(log))
     write_output(options, report, tally=tally.save)
-    return 1 if options.strict and not report.verdict.trusted else 0
+    is_wrong = not report.verdict.trusted or report.verdict.broken_guardrails
+    return 1 if options.strict and is_wrong else 0
 
 
 def plan_options(parser: argparse.ArgumentParser) -> None:

@@ -106,11 +106,32 @@ def _lines(path: str) -> list[str]:
         raise argparse.ArgumentTypeError(f"cannot read {path}: {error}") from None
 
 
+def parse_kinds(text: str) -> tuple[str, float]:
+    """A kind of events and its weight, such as `purchase=5`.
+
+    >>> parse_kinds("purchase=5"), parse_kinds("click")
+    (('purchase', 5.0), ('click', 1.0))
+    """
+    return pair("KIND=WEIGHT, such as purchase=5", float)(text) if "=" in text else (text, 1.0)
+
+
+def add_map_options(parser: argparse.ArgumentParser, when: str) -> None:
+    """Add the options that say what the columns of two tables are."""
+    named = "columns by their meaning, such as unit=visitor events.time=clicked_at (default: recognised by their names)"
+    form = pair("FIELD=COLUMN, such as unit=visitor")
+    parser.add_argument("--map", nargs="+", type=form, default=[], metavar="FIELD=COLUMN", help=f"{when}{named}")
+    names = "names of the rankers, if the owners of documents are their numbers"
+    parser.add_argument("--rankers", nargs="+", default=[], metavar="NAME", help=f"{when}{names}")
+
+
 def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add the options with which a verb reads a log; options that are not given are None."""
     add = parser.add_argument
-    weighted, excluded = pair("KIND=WEIGHT, such as purchase=5", float), pair("ATTRIBUTE=VALUE, such as device=bot")
-    types = {"events": lambda text: weighted(text) if "=" in text else (text, 1.0), "exclude": excluded}
+    types = {
+        "events": str if verb == "analyze" else parse_kinds,
+        "exclude": pair("ATTRIBUTE=VALUE, such as device=bot"),
+        "guardrails": pair("METRIC=MARGIN, such as abandonment=0.02", float, at_last=True),
+    }
     for option in fields(LogOptions):
         if argument := option.metadata.get("arguments", {}).get(verb):
             settings: dict[str, Any] = {"default": None, **argument}
@@ -130,7 +151,9 @@ def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
     for name, value in values.pop("exclude") or []:
         attributes.setdefault(name, []).append(value)
     exclusion = Exclusion(attributes, options.exclude_units or (), options.max_impressions)
-    values |= {"events": dict(values["events"] or ()) or None, "exclude": exclusion or None, "progress": show_progress}
+    for name in ("events", "guardrails"):
+        values[name] = dict(values[name] or ()) or None
+    values |= {"exclude": exclusion or None, "progress": show_progress}
     return {name: value for name, value in values.items() if value is not None}
 
 

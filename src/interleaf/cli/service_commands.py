@@ -1,4 +1,4 @@
-"""Commands of the live service: serve, keys, store, demo."""
+"""Commands of the live service: serve, proxy, keys, store, demo."""
 
 from __future__ import annotations
 
@@ -92,6 +92,32 @@ def run_serve(options: argparse.Namespace) -> None:
     )
     proxies = tuple(options.trusted_proxies)
     serve(Place(options.store, options.host, options.port, options.workers, proxies), settings)
+
+
+def proxy_options(parser: argparse.ArgumentParser) -> None:
+    """Options of `interleaf proxy`."""
+    parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="the configuration")
+    what = "check the configuration, print what happens with an example request, and end"
+    parser.add_argument("--check", action="store_true", help=what)
+
+
+def run_proxy(options: argparse.Namespace) -> None:
+    """Run a proxy in front of OpenSearch, Elasticsearch or Solr that interleaves the answers to searches.
+
+    interleaf proxy proxy.toml --check
+    """
+    from interleaf.proxy.config import read_config
+
+    config = read_config(options.config)
+    if options.check:
+        from interleaf.proxy.check import describe
+
+        for line in describe(config):
+            print(line)
+        return
+    from interleaf.proxy.launch import run_proxy as run
+
+    run(config)
 
 
 def _webhooks(options: argparse.Namespace) -> WebhookSettings:

@@ -22,16 +22,20 @@ from weakref import WeakSet
 
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.delivery_thread import EVENTS, LISTED, MAX_EVENTS, TAKEN, DeliveryThread, LatencyBreaker
-from interleaf.client.fallback import Answer, EventCounts, KnownExperiments, Status, compose
+from interleaf.client.fallback import Answer, EventCounts, Known, KnownExperiments, RankerChoice, Status, compose
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
 from interleaf.experiment import Request, limits
 from interleaf.interleaving.rankings import collapse, text_id, text_rankings
+from interleaf.log.schema import FALLBACK
 
 Rankings = Mapping[str, Sequence[str | int] | None]
 # Fields whose values come from visitors or from documents. If the service refuses one, the control is shown.
-FROM_VISITORS = {"unit", "query", "session", "k", "page", "attributes", "captions", "impression", "user_agent"}
+FROM_VISITORS = {
+    *("unit", "query", "session", "k", "page", "attributes", "captions", "characters", "impression", "user_agent")
+}
+CHOSEN = ("rankers", "arm", "version", "epoch")  # fields of the answer
 log = logging.getLogger("interleaf.client")
 BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller started to wait for this thread
 
@@ -86,6 +90,7 @@ class Client:
         page: int = 1,
         attributes: Mapping[str, str] | None = None,
         captions: Mapping[str, Mapping[str, Any]] | None = None,
+        characters: Mapping[str, int] | None = None,
         impression: str | None = None,
         fixed: Mapping[int, str | int] | None = None,
         groups: Mapping[str | int, str | int] | None = None,
@@ -97,7 +102,8 @@ class Client:
         For a `page` after the first, pass the `impression` of the first. `fixed` are documents at fixed ranks, such as
         ads; they belong to no ranker. `groups` maps documents to groups, such as variants of a product: a list shows
         one document of each group, and none of a group with a fixed document.
-        Document ids are texts or whole numbers; the answer has them as texts.
+        `characters` are the lengths of texts by document. Document ids are texts or whole numbers; the answer has them
+        as texts.
         """
         self._check_open()
         visitors = self._visitors
@@ -109,15 +115,13 @@ class Client:
             texts = collapse(texts, groups, places.values())
         request = Request(name, unit, query, texts, k, page, places)
         optional = {
-            "unit": unit,
-            "query": query,
+            **{"unit": unit, "query": query, "k": k, "latency": latency},
             "session": visitors.id("session", session),
-            "k": k,
             "attributes": visitors.attributes(attributes),
             "captions": visitors.captions(captions),
+            "characters": visitors.characters(characters),
             "fixed": places or None,
             "groups": groups if page > 1 and places else None,  # further pages use the rankings of the first
-            "latency": latency,
             "user_agent": visitors.text("user_agent", user_agent, limits.MAX_USER_AGENT),
         }
         body: dict[str, Any] = {"impression": name, "rankings": texts, "page": page}
@@ -134,6 +138,34 @@ class Client:
         if reply.is_success:
             return self._read_answer(experiment, reply)
         return self._handle_refusal(experiment, request, body, reply)
+
+    def choose(self, experiment: str, *, unit: str | None, control: str) -> RankerChoice:
+        """The rankers to run for a user now, so that with 40 rankers not all 40 have to run for each search.
+
+        Then call `interleave` with the rankings of these rankers and the same `unit`. If the service is away, or the
+        experiment is not running, it is the control: that of the settings, or else the given one.
+        """
+        self._check_open()
+        known = self._known.get(experiment)
+        alone = RankerChoice((control if known is None else known.settings.control,), FALLBACK)
+        if self._known.want(experiment):
+            self._delivery.wake(soon=True)
+        user = self._visitors.id("unit", unit)
+        if user is None:
+            return alone
+        try:
+            reply = self._post(f"/v1/experiments/{quote(experiment, safe='')}/choose", {"unit": user}, CHOSEN)
+        except AwayError:
+            return alone
+        if reply.is_success:
+            data = reply.data
+            return RankerChoice(tuple(data["rankers"]), data["arm"], data["version"], data["epoch"])
+        if reply.is_key_rejected and known is not None:
+            self._delivery.miss(reply.error)
+        elif reply.status not in (409, 422) and known is None:
+            raise reply.error
+        log.warning("experiment %r: the control is run: %s", experiment, reply.error)
+        return alone
 
     def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
         """Report a click at a rank of a shown list. `impression` is None for a list that is not logged."""
@@ -166,11 +198,25 @@ class Client:
             raise reply.error
         return reply.data
 
+    def known(self, experiment: str) -> Known | None:
+        """The settings of an experiment as the service last described them, without waiting for it."""
+        if self._known.want(experiment):
+            self._delivery.wake(soon=True)
+        return self._known.get(experiment)
+
+    def deliver(self, experiment: str, body: Mapping[str, Any]) -> bool:
+        """Spool an impression that this process composed, as the API takes it; False if the spool is full.
+
+        Give it its `time` and `version`: the service composes the list again.
+        """
+        self._check_open()
+        return self._put(experiment, dict(body))
+
     def status(self) -> Status:
         """Whether the service is away, and what waits for it."""
         delivery, spool = self._delivery, self._spool
         counts = delivery.refused, self._visitors.cleaned, delivery.quarantined
-        return Status(delivery.away, len(spool.names()), spool.dropped, *counts)
+        return Status(delivery.away or delivery.is_failing, len(spool.names()), spool.dropped, *counts)
 
     def close(self) -> None:
         """Deliver what can be delivered now, and stop. The next process delivers what stays in a spool folder."""
@@ -369,6 +415,7 @@ class AsyncClient:
         self._threads = ThreadPoolExecutor(threads, "interleaf-client")
 
     interleave = _run_in_thread(Client.interleave)
+    choose = _run_in_thread(Client.choose)
     click = _run_in_thread(Client.click)
     events = _run_in_thread(Client.events)
     call = _run_in_thread(Client.call)

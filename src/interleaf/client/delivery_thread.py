@@ -17,6 +17,8 @@ from interleaf.client.fallback import KnownExperiments
 from interleaf.client.spool import Spool
 from interleaf.errors import ClientError
 
+_CHANCE = random.Random()  # a program that has seeded the module `random` gets the numbers that it expects
+
 
 class LatencyBreaker:
     """Trips when more than half of the last `window` answers took longer than `limit` seconds.
@@ -97,6 +99,7 @@ class DeliveryThread:
     def forget(self) -> None:
         """Start again after a fork: the thread runs only in the parent."""
         self.away, self._is_slow, self._must_rest = False, False, False
+        self.is_failing = False  # whether the last round of delivery ended with an AwayError
         self._failures = self._failures_in_a_row = 0  # of this round of delivery
         self._breaker.forget()
         self._thread: threading.Thread | None = None
@@ -167,9 +170,12 @@ class DeliveryThread:
                 self._ended.wait(most)
             try:
                 self._round()
-                pause = self._backoff[0]
+                pause, self.is_failing = self._backoff[0], False
             except AwayError as problem:
-                self._ended.wait(max(pause * random.uniform(0.5, 1.0), problem.retry_after or 0.0))
+                if not (self.away or self.is_failing):
+                    log.warning("records cannot be delivered; they stay in the spool: %s", problem)
+                self.is_failing = True
+                self._ended.wait(max(pause * _CHANCE.uniform(0.5, 1.0), problem.retry_after or 0.0))
                 pause = min(2 * pause, most)
             except Exception:
                 log.exception("delivery failed; it will be retried")

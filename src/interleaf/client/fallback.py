@@ -27,9 +27,9 @@ class Answer:
     """The documents to show.
 
     `impression` is the id that events refer to; None if the list is not logged. `arm` is `interleaved`, `holdout`,
-    `fallback`, or `outside` (of the experiment); in the mode `one_list` it is the ranker whose list is shown. `token`
-    lets a browser report events of this impression; only the service can issue one. `stored`: the service has stored
-    it; False if it is spooled or not logged.
+    `fallback`, or `outside` (of the experiment); in the mode `one_list` it is the ranker whose list is shown, and in
+    the mode `choose` it is `alone` if only one ranker was run. `token` lets a browser report events of this impression;
+    only the service can issue one. `stored`: the service has stored it; False if it is spooled or not logged.
     """
 
     impression: str | None
@@ -38,6 +38,21 @@ class Answer:
     token: str | None = None
     version: int | None = None
     stored: bool = False
+
+
+@dataclass(frozen=True)
+class RankerChoice:
+    """The rankers to run for a user now: only their rankings are needed for the list.
+
+    `arm` is `interleaved`; or `holdout`, `outside` or `fallback`, if only the control is shown. `epoch` is the number
+    of the epoch in which these rankers stay the same; None if the experiment does not choose among many rankers, or if
+    the service is away.
+    """
+
+    rankers: tuple[str, ...]
+    arm: str
+    version: int | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,7 @@ class EventCounts:
 class Status:
     """The state of a client: whether the service is away, and how many records are spooled, dropped or refused.
 
+    Away: the last request of a caller, or the last delivery of spooled records, failed.
     Dropped: records that did not fit into the spool. Refused: spooled records that the service did not accept, and
     lists of known experiments that the key does not allow. Cleaned: values of visitors that had to be changed, such as
     a query that is too long or a page number below 1. Quarantined: files in the spool folder that are not valid

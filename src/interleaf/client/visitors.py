@@ -71,12 +71,27 @@ class Visitors:
             raise ClientError(f"captions are {values!r:.100}; give a mapping from documents to captions")
         cleaned = dict[str, dict[str, Any]]()
         for document, caption in values.items():
-            name = text_id(document)
-            is_fit = name and name == clean_text(name, limits.MAX_DOCUMENT) and len(cleaned) < limits.MAX_CAPTIONS
-            if name and is_fit and isinstance(caption, Mapping):
+            name = _document_id(document)
+            if name and len(cleaned) < limits.MAX_CAPTIONS and isinstance(caption, Mapping):
                 cleaned[name] = self._caption(caption)
             else:
                 self.note("captions", "name no document, are not a mapping, or are too many")
+        return cleaned
+
+    def characters(self, values: Mapping[str, int] | None) -> dict[str, int] | None:
+        """Lengths of texts by document, without values that the service would refuse."""
+        if values is None:
+            return None
+        if not isinstance(values, Mapping):
+            raise ClientError(f"characters are {values!r:.100}; give a mapping from documents to lengths of texts")
+        cleaned = dict[str, int]()
+        for document, value in values.items():
+            name, length = _document_id(document), whole(value)
+            is_length = length is not None and 0 <= length <= limits.MAX_CHARACTERS
+            if name and len(cleaned) < limits.MAX_CAPTIONS and length is not None and is_length:
+                cleaned[name] = length
+            else:
+                self.note("characters", "name no document, are no lengths, or are too many")
         return cleaned
 
     def _caption(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,6 +158,12 @@ def clean_text(text: str, max_length: int) -> str:
     'red s'
     """
     return _LONE.sub("\ufffd", text.replace("\0", ""))[:max_length]
+
+
+def _document_id(document: object) -> str | None:
+    """The id of a document as text; None if the service would refuse it."""
+    name = text_id(document)
+    return name if name and name == clean_text(name, limits.MAX_DOCUMENT) else None
 
 
 def clean_id(text: str) -> str:

@@ -41,7 +41,9 @@ COLUMNS = (
         "relaxed",
         "excluded",
         "latency",
+        "characters",
         "fallback_reason",
+        "epoch",
     ),
     *("events.event", "events.kind", "events.rank", "events.time"),
 )

@@ -95,6 +95,21 @@ def milliseconds(array: pa.Array | None, rows: Array, rankers: int) -> Array:
     return found
 
 
+def by_position(array: pa.Array | None, rows: Array, counts: Array) -> Array:
+    """Numbers of the shown documents `[row, position]`, -1 where they are missing or a row does not have one for each;
+    without positions if there is no column.
+    """
+    if array is None:
+        return np.zeros((len(rows), 0), np.int32)
+    offsets, values, _ = list_column(array)
+    flat, positions = numbers(values, -1, pa.int32()), np.arange(counts.max(initial=0))
+    starts, sizes = offsets[rows][:, None], (offsets[rows + 1] - offsets[rows])[:, None]
+    inside = (positions < sizes) & (sizes == counts[:, None])
+    found = np.full(inside.shape, -1, np.int32)
+    found[inside] = flat[(starts + positions)[inside]]
+    return found
+
+
 def codes(array: pa.Array) -> tuple[Array, list[Any]]:
     """A number for each different value, -1 for null, and the values."""
     found = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()

@@ -15,7 +15,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
 from interleaf.methods.registry import ONE_LIST
 
-_PRIME = np.uint64(0x100000001B3)
+_PRIME, _START = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)
 
 
 class Design(NamedTuple):
@@ -82,7 +82,8 @@ def _rankers(found: ListColumn) -> tuple[Array, list[Any]]:
 def _mark_lists(offsets: Array, places: Array, marks: Array) -> None:
     """A hash of each list of numbers."""
     for row in range(len(marks)):
-        mark = np.uint64(offsets[row + 1] - offsets[row])
+        # From 0 on, lists of one number and of two could have the same hash.
+        mark = (_START ^ np.uint64(offsets[row + 1] - offsets[row])) * _PRIME
         for place in range(offsets[row], offsets[row + 1]):
             mark = (mark ^ np.uint64(places[place] + 1)) * _PRIME
         marks[row] = mark

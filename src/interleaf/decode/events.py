@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,7 +27,8 @@ class Counting:
 
     `dwell`: at least this many seconds (an event without a dwell time does not count). `first`: only the earliest
     counted event of an impression. `window`: at most this many seconds after the list was shown. `values`: an event
-    counts as much as its value, such as its revenue, times the weight of its kind.
+    counts as much as its value, such as its revenue, times the weight of its kind. `guarded`: kinds that guardrails
+    watch; of each it is noted whether an impression has such an event within the window.
 
     >>> print(Counting({"click": 1, "purchase": 5}, dwell=30))
     click + 5 purchase, dwell at least 30 s
@@ -38,6 +39,7 @@ class Counting:
     first: bool = False
     window: float | None = None
     values: bool = False
+    guarded: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         raise_errors(map(DataError, self._problems()))
@@ -68,16 +70,18 @@ class Counting:
 
 
 _EVENT_NOT_SHOWN, _TOO_MANY_EVENTS = DropReason.EVENT_NOT_SHOWN.mark, DropReason.TOO_MANY_EVENTS.mark
-_FATES = list(EventStatus)[:9]  # the ones that are decided here
-_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS, _VALUELESS = range(9)
+_FATES = list(EventStatus)[:10]  # the ones that are decided here
+_COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS, _VALUELESS, _GUARDED = range(10)
+_ONLY_GUARDED = np.int32(-2)  # in place of the index of a counted kind
 ONE = 2**24  # sums of scores and values are whole numbers of 1 / ONE
 MAX_VALUE = 2.0**30  # more than an impression may have, so that its row is dropped; sums stay exact
 _NEVER = 2**62  # the time of an event without one, so that a copy with a time is preferred
 
 
 class FlatEvents(NamedTuple):
-    """All events of a batch: `kind` is an index into the counted kinds, or -1; `is_repeated` marks all copies of an
-    event but one. `value` is weighted, nan if it is missing; it is empty if values do not count.
+    """All events of a batch: `kind` is an index into the counted kinds, -2 if only guardrails watch it, or else -1;
+    `is_repeated` marks all copies of an event but one. `value` is weighted, nan if it is missing; it is empty if values
+    do not count. `guarded` is an index into the guarded kinds, or -1; it is empty if there are none.
     """
 
     offsets: Array
@@ -87,13 +91,15 @@ class FlatEvents(NamedTuple):
     dwell: Array
     is_repeated: Array
     value: Array
+    guarded: Array
 
 
 class Clicks(NamedTuple):
     """For each row: which positions were clicked, by kind; seconds to the first and last counted event, -1 if there is
     none; the time of the last interaction. With details (else without a column): `seconds[row, position]` to the first
     counted event of each position, and the longest `dwells[row, position]`; nan if there is none. If values count (else
-    without a column): the sum of the weighted `values[row, position]`.
+    without a column): the sum of the weighted `values[row, position]`. `guarded[row, kind]`: whether the row has an
+    event of a guarded kind.
     """
 
     clicks: Array
@@ -103,6 +109,7 @@ class Clicks(NamedTuple):
     seconds: Array
     dwells: Array
     values: Array
+    guarded: Array
 
 
 def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> FlatEvents:
@@ -112,8 +119,8 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
         found = found._replace(values=pa.array([], pa.struct([column.field for column in schema.EVENT])))
     fields = {field.name: found.values.field(place) for place, field in enumerate(found.values.type)}
     kind, names = codes(fields["kind"])
-    wanted = list(counting.weights)
-    table = np.array([*(wanted.index(name) if name in wanted else -1 for name in names), -1], np.int32)
+    table, guarded = _indices(names, list(counting.weights)), _indices(names, counting.guarded)
+    weighted, table = table, np.where((table < 0) & (guarded >= 0), _ONLY_GUARDED, table)
     size = len(found.values)
     dwell = numbers(fields["dwell"], np.nan, pa.float32()) if "dwell" in fields else np.full(size, np.nan, np.float32)
     flat = FlatEvents(
@@ -123,9 +130,15 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
         np.where(is_there(fields["time"]), microseconds(fields["time"]), _NEVER),
         dwell if detailed or counting.dwell is not None else np.zeros(0, np.float32),
         np.zeros(size, np.bool_),
-        _values(fields.get("value"), kind, table, counting),
+        _values(fields.get("value"), kind, weighted, counting),
+        guarded[kind] if counting.guarded else guarded[:0],
     )
     return _merged(flat, fields["event"], kind, names) if "event" in fields else flat
+
+
+def _indices(names: Sequence[Any], wanted: Sequence[str]) -> Array:
+    """The index of each name in `wanted`, -1 if it is not there; and -1 for no name at the end."""
+    return np.array([*(wanted.index(name) if name in wanted else -1 for name in names), -1], np.int32)
 
 
 def _values(array: pa.Array | None, kind: Array, table: Array, counting: Counting) -> Array:
@@ -203,12 +216,15 @@ def read_events(
         details[0],
         details[1],
         np.zeros((size, width if counting.values else 0)),
+        np.zeros((size, len(counting.guarded)), np.bool_),
     )
     window = np.iinfo(np.int64).max if counting.window is None else round(counting.window * 1e6)
     # In the precision of logged dwell times.
     least: Any = np.float32(-1.0 if counting.dwell is None else counting.dwell)
     _check_events(rows, flat.offsets, flat.rank, counts, marks)
     _read_events(flat, rows, times, window, least, counting.first, found, marks, fates)
+    if counting.guarded:
+        _mark_guarded(flat, rows, times, window, found.guarded, marks)
     return found, Counter({fate: int(number) for fate, number in zip(_FATES, fates, strict=True) if number})
 
 
@@ -253,7 +269,7 @@ def _read_events(
             if delay > window:
                 fate = _LATE
             if kinds[event] < 0:
-                fate = _OTHER
+                fate = _GUARDED if kinds[event] == _ONLY_GUARDED else _OTHER
             if delay < 0:
                 fate = _EARLY
             if moments[event] == _NEVER:
@@ -285,6 +301,17 @@ def _read_events(
                     values[place, ranks[earliest] - 1] = flat.value[earliest]
                 fates[_NEXT] -= 1
                 fates[_COUNTED] += 1
+
+
+@kernel
+def _mark_guarded(flat: FlatEvents, rows: Array, times: Array, window: int, guarded: Array, marks: Array) -> None:
+    """Mark the guarded kinds of which a row has an event within the window."""
+    for place in range(len(rows)):
+        for event in range(flat.offsets[rows[place]], flat.offsets[rows[place] + 1]):
+            if marks[place] or flat.guarded[event] < 0 or flat.is_repeated[event] or flat.time[event] == _NEVER:
+                continue
+            if 0 <= flat.time[event] - times[place] <= window:
+                guarded[place, flat.guarded[event]] = True
 
 
 @inline_kernel

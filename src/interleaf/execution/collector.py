@@ -45,8 +45,13 @@ class TallyKey(NamedTuple):
         return self.experiment, self.version, frozenset(self.rankers)
 
 
-def tally_key(design: Design) -> TallyKey:
-    """The key of the tally that rows of a design are added to."""
+def tally_key(design: Design, chooses: bool = False) -> TallyKey:
+    """The key of the tally that rows of a design are added to.
+
+    If the best of many rankers is chosen, rows have different rankers, and all are added to one tally.
+    """
+    if chooses:
+        return TallyKey(design.experiment, design.version, (), "")
     composed = resolve(design.method).text if design.arm == INTERLEAVED or design.is_one_list else ""
     return TallyKey(design.experiment, design.version, design.rankers, composed)
 
@@ -84,18 +89,23 @@ class TallyCollector:
         part = processed.part
         if part is None:
             return
-        key = tally_key(part.decoded.design)
+        chooses = part.epochs is not None
+        key = tally_key(part.decoded.design, chooses)
         if key not in self._tallies:
             if len(self._tallies) >= MAX_TALLIES:
                 raise DataError(
                     f"the log holds more than {MAX_TALLIES:,} different experiments, versions, sets of rankers and "
                     "methods; name the experiment to analyse"
                 )
-            self._tallies[key] = Tally.empty(self._about(part.decoded.design, key.composed))
+            design = part.decoded.design._replace(rankers=key.rankers)
+            self._tallies[key] = Tally.empty(self._about(design, key.composed))
         tally = self._tallies[key]
         tally.dropped += part.decoded.dropped
         tally.events += part.decoded.events
-        tally.add(part.decoded, part.scored, part.segments, part.queries, part.latency)
+        if part.epochs is None:
+            tally.add(part.decoded, part.scored, part.segments, part.queries, part.latency, part.characters)
+        else:
+            tally.add_choice(part.decoded, part.scored, part.epochs, part.latency)
         tally.remark(part.remarks)
         if self._joins_sessions:
             self._session_rows.setdefault(key.group, SessionRows(sorted(key.rankers))).add(part)
@@ -235,13 +245,16 @@ class TallyCollector:
     def _about(self, design: Design, composed: str) -> About:
         scoring = self._task.scoring
         subject = design.experiment, design.version, design.rankers, composed
+        guarded = scoring.counting.guarded
         if not composed:
-            return About(*subject, "", "", "", None, True, scoring.examination)
+            return About(*subject, "", "", "", None, True, scoring.examination, guarded=guarded)
         if composed == ONE_LIST:
             values = scoring.counting.values
-            return About(*subject, "", "", str(scoring.counting), None, True, scoring.examination, values)
+            return About(*subject, "", "", str(scoring.counting), None, True, scoring.examination, values, guarded)
         rankers = len(design.rankers)
         method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
         is_linear = scoring.scheme_of(composed, rankers).form.linear
         values, events = scoring.counting.values, str(scoring.counting)
-        return About(*subject, method, scheme, events, scoring.sessions, is_linear, scoring.examination, values)
+        return About(
+            *subject, method, scheme, events, scoring.sessions, is_linear, scoring.examination, values, guarded
+        )

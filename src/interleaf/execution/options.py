@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from interleaf.errors import DataError, InterleafError, collect_errors, listed, raise_errors
+from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds
 
 if TYPE_CHECKING:
     from interleaf.decode import Counting
@@ -69,7 +70,12 @@ class LogOptions:
             "reuse": {
                 "help": "kinds of events that count, all with the same weight (default: click)",
                 "metavar": "KIND",
-            }
+            },
+            "analyze": {
+                "help": "kinds of events that count, such as click purchase=5 (default: click); with --impressions, "
+                "the table of events",
+                "metavar": "KIND[=WEIGHT]|TABLE",
+            },
         },
         nargs="+",
         metavar="KIND[=WEIGHT]",
@@ -118,6 +124,14 @@ class LogOptions:
         type=float,
         metavar="SHARE",
     )
+    guardrails: Mapping[str, float] | None = _option(
+        None,
+        "largest harm that is acceptable, by metric of arms: abandonment=0.02 latency=20 event:purchase=0.01",
+        ["analyze"],
+        action="extend",
+        nargs="+",
+        metavar="METRIC=MARGIN",
+    )
     engine: str | None = _option(
         None, "where the log is read; Spark reads only Parquet (default: local)", choices=ENGINES
     )
@@ -146,6 +160,7 @@ class LogOptions:
             yield DataError("a click counts by its value or by learned credit, not by both; leave out one of the two")
         if wrong := [value for value in self.examination if not 0 < value < math.inf]:
             yield DataError(f"examination has {wrong[0]!r}; give a number above 0 for each rank, such as 1 0.6 0.4")
+        yield from map(DataError, find_problems(self.guardrails or {}))
         if self.engine not in (None, *ENGINES):
             yield DataError(f"there is no engine {self.engine!r}; use {listed(ENGINES)}")
         if self.threads < 0:
@@ -159,7 +174,8 @@ class LogOptions:
         """Which events count."""
         from interleaf.decode import Counting
 
-        return Counting(self.events, self.dwell, self.first, self.window, self.values)
+        guarded = guarded_kinds(self.guardrails or ())
+        return Counting(self.events, self.dwell, self.first, self.window, self.values, guarded)
 
     @cached_property
     def exclusion(self) -> Exclusion:
@@ -170,11 +186,15 @@ class LogOptions:
 
     @property
     def changed(self) -> list[str]:
-        """The names of options that differ from their defaults; `progress` changes no result."""
+        """The names of options that differ from their defaults.
+
+        Not `progress`, which changes no result, and not `guardrails`, whose margins belong to the report.
+        """
         return [
             option.name
             for option in fields(self)
-            if option.name != "progress" and getattr(self, option.name) not in (option.default, None, [])
+            if option.name not in ("progress", "guardrails")
+            and getattr(self, option.name) not in (option.default, None, [])
         ]
 
     def uses_spark(self, log: Any) -> bool:

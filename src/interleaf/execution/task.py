@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from interleaf.decode import COLUMNS, LARGE, Decoded, Decoding, Design, identities
 from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded_rows, query_numbers
-from interleaf.decode.columns import codes, column, milliseconds, numbers, text_column
+from interleaf.decode.columns import by_position, codes, column, milliseconds, numbers, text_column
 from interleaf.decode.scoring import Scored, Scoring, score, sum_events
 from interleaf.errors import MethodError
 from interleaf.kernels import buckets
@@ -97,7 +97,10 @@ def find_repeats(batch: pa.RecordBatch, *sets: Seen) -> Array:
 
 
 class ScoredPart(NamedTuple):
-    """Rows of one design: scored if they were interleaved; their segments by attribute; facts that a report counts."""
+    """Rows of one design: scored if they were interleaved; their segments by attribute; facts that a report counts.
+
+    `epochs`: the number of the epoch of each row, if all of them have one.
+    """
 
     decoded: Decoded
     scored: Scored | None
@@ -105,6 +108,8 @@ class ScoredPart(NamedTuple):
     remarks: list[Coded]
     queries: Array
     latency: Array
+    characters: Array
+    epochs: Array | None = None
 
 
 class BatchPart(NamedTuple):
@@ -133,7 +138,9 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
     segments = {name: attribute(batch, name) for name in task.by}
     remarks = list(_remarks(batch))
     queries = query_numbers(batch)
-    latencies = column(batch, "latency")
+    latencies, characters = column(batch, "latency"), column(batch, "characters")
+    epoch = column(batch, "epoch")
+    epochs = None if epoch is None else numbers(epoch, -1)
     for decoded in decoding:
         scored = None
         if decoded.design.arm == INTERLEAVED:
@@ -148,7 +155,10 @@ def process_batch(batch: pa.RecordBatch, task: Task, repeated: Array | None = No
         own = {name: (numbers[rows], values) for name, (numbers, values) in segments.items()}
         own_remarks = [(numbers[rows], values) for numbers, values in remarks]
         latency = milliseconds(latencies, rows, len(decoded.design.rankers))
-        yield BatchPart(ScoredPart(decoded, scored, own, own_remarks, queries[rows], latency), Counter())
+        lengths = by_position(characters, rows, decoded.counts)
+        of_rows = None if epochs is None or (epochs[rows] < 0).any() else epochs[rows].astype(np.int64)
+        scored_part = ScoredPart(decoded, scored, own, own_remarks, queries[rows], latency, lengths, of_rows)
+        yield BatchPart(scored_part, Counter())
     names = attribute_names(batch) if task.by or task.exclusion.attributes else frozenset()
     yield BatchPart(None, decoding.dropped, decoding.others, names, decoding.examples, decoding.kinds)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from interleaf.errors import ExperimentError, suggest
 from interleaf.experiment.assignment import OUTSIDE, assign
-from interleaf.experiment.settings import AA, LOSER, RELABELLED, Experiment
+from interleaf.experiment.settings import AA, CHOOSE, LOSER, RELABELLED, Experiment
 from interleaf.interleaving.api import DrawnList, draw, draw_all
 from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, refuse_duplicate, remove_documents
 from interleaf.kernels.randomness import Keyed, key_of
-from interleaf.log.schema import FALLBACK, INTERLEAVED, arm_of
+from interleaf.log.schema import ALONE, FALLBACK, INTERLEAVED, arm_of
 from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
 
 Rankings = dict[str, Sequence[str]]
@@ -34,6 +34,13 @@ class Request:
     k: int | None = None
     page: int = 1
     fixed: Mapping[int, str] = field(default_factory=dict)
+
+
+class ChosenGroup(NamedTuple):
+    """The rankers of a unit in an epoch, if the best of many rankers is chosen."""
+
+    epoch: int
+    rankers: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -63,6 +70,11 @@ class Shown:
     noted: Noted | dict[str, Any] | None
 
     @property
+    def rankers(self) -> tuple[str, ...]:
+        """The rankers of the list that is logged."""
+        return tuple(self.noted.rankings if isinstance(self.noted, Noted) else ())
+
+    @property
     def row(self) -> dict[str, Any] | None:
         """The row of the log, or None."""
         return self.noted.row if isinstance(self.noted, Noted) else self.noted
@@ -83,20 +95,31 @@ def show(experiment: Experiment, version: int, request: Request) -> Shown:
     return shown
 
 
-def plan_list(experiment: Experiment, version: int, request: Request) -> Shown:
-    """What is shown for a request, without the list if `draw_lists` has to draw it."""
+def plan_list(experiment: Experiment, version: int, request: Request, group: ChosenGroup | None = None) -> Shown:
+    """What is shown for a request, without the list if `draw_lists` has to draw it.
+
+    If the best of many rankers is chosen, `group` are those of the unit; without it, the control is shown.
+    """
     unit = request.unit if request.unit is not None else request.impression
-    available = _complete_rankings(experiment, request)
+    if experiment.mode == CHOOSE and group is None:
+        return Shown(unmixed_page(experiment, request), FALLBACK, None)
+    needed = experiment.needed if group is None else group.rankers
+    available = _complete_rankings(experiment, request, None if group is None else needed)
+    if group is not None and not all(available.values()):
+        available |= _complete_rankings(experiment, request, (*needed, experiment.control))
     size = request.k or experiment.k
     arm, shown_ranker = assign(experiment, unit), _find_shown_ranker(experiment, available)
     length = count_free_ranks(size * request.page, request.fixed)
     if arm == OUTSIDE or not shown_ranker or not length:
         return Shown(unmixed_page(experiment, request), arm, None)
-    missing = [name for name in experiment.needed if not available[name]]
+    missing = [name for name in needed if not available[name]]
     if missing:
         arm = FALLBACK
+    elif arm == INTERLEAVED and len(needed) == 1 and group is not None:
+        arm = ALONE
     if arm == INTERLEAVED:
-        rankings = _as_mode(experiment, available, (experiment.name, version, unit), size)
+        mixed = (experiment.name, version, unit)
+        rankings = available if group is not None else _as_mode(experiment, available, mixed, size)
         chosen = experiment.chosen
     else:
         rankings, chosen = available, unchanged(shown_ranker)
@@ -105,6 +128,8 @@ def plan_list(experiment: Experiment, version: int, request: Request) -> Shown:
     about = {"experiment": experiment.name, "version": version, "impression": request.impression, "unit": request.unit}
     about |= {"query": request.query, "arm": arm, "k": size, "page": request.page}
     about["fallback_reason"] = f"no ranking of {', '.join(missing)}" if missing else None
+    if group is not None:
+        about["epoch"] = group.epoch
     if request.fixed:
         about["fixed"] = {str(rank): document for rank, document in request.fixed.items()}
     return Shown([], arm, Noted(about, request, chosen, rankings, length, key))
@@ -202,13 +227,13 @@ def _read_fixed(row: Mapping[str, Any]) -> dict[int, str]:
     return {int(rank): document for rank, document in (row.get("fixed") or {}).items()}
 
 
-def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
-    """A ranking for each ranker, without fixed documents; empty if it is missing."""
+def _complete_rankings(experiment: Experiment, request: Request, only: Sequence[str] | None = None) -> Rankings:
+    """A ranking for each ranker, or each of `only`, without fixed documents; empty if it is missing."""
     for name in request.rankings:
         if name not in experiment.rankers:
             remedy = f"there is no such ranker; there are {suggest(name, experiment.rankers)}"
             raise ExperimentError("rankings", name, remedy)
-    rankings = {name: request.rankings.get(name) or [] for name in experiment.rankers}
+    rankings = {name: request.rankings.get(name) or [] for name in only or experiment.rankers}
     if not request.fixed:
         return rankings
     if len(set(request.fixed.values())) < len(request.fixed):
@@ -218,9 +243,9 @@ def _complete_rankings(experiment: Experiment, request: Request) -> Rankings:
 
 def _find_shown_ranker(experiment: Experiment, available: Rankings) -> str | None:
     """The ranker whose list is shown if nothing can be mixed: the control, or the first one with a ranking."""
-    if available[experiment.control]:
+    if available.get(experiment.control):
         return experiment.control
-    return next((name for name in experiment.rankers if available[name]), None)
+    return next((name for name, ranking in available.items() if ranking), None)
 
 
 def _as_mode(experiment: Experiment, available: Rankings, key: tuple[Any, ...], size: int) -> Rankings:

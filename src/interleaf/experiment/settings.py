@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from interleaf.errors import ExperimentError, InterleafError, listed
+from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
+from interleaf.experiment.guardrail_margins import GuardrailMargins
 from interleaf.experiment.limits import MAX_K
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
@@ -147,14 +149,14 @@ class Optional:
         return None if value is None else self.kind.check(value)
 
 
-COMPARE, AA, RELABELLED, LOSER = "compare", "aa", "aa_relabelled", "known_loser"
-MODES = (COMPARE, ONE_LIST, AA, RELABELLED, LOSER)
+COMPARE, CHOOSE, AA, RELABELLED, LOSER = "compare", "choose", "aa", "aa_relabelled", "known_loser"
+MODES = (COMPARE, CHOOSE, ONE_LIST, AA, RELABELLED, LOSER)
 SAME, LAST, EVERY, MOST_SHOWN = "same_impression", "last_impression", "every_impression", "most_shown"
 ATTRIBUTIONS = (SAME, LAST, EVERY, MOST_SHOWN)
 MAX_RANKERS = 100
 NEW = "new"
-STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET = "decided", "alike", "broken", "budget"
-STOP_RULES = (STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET)
+STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_GUARDRAIL = "decided", "alike", "broken", "budget", "guardrail"
+STOP_RULES = (STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_GUARDRAIL, STOP_BUDGET)
 
 
 def _setting(label: str, kind: SettingKind, meaning: str, default: Any = MISSING) -> Any:
@@ -172,7 +174,7 @@ class Experiment:
 
     name: str = _setting("Name", Name(), "name of the experiment, in addresses and logs")
     rankers: tuple[str, ...] = _setting(
-        "Rankers", Several(Text(100), 2, MAX_RANKERS), "names of the rankers that are compared"
+        "Rankers", Several(Text(100), 2, MAX_CHOSEN), "names of the rankers that are compared"
     )
     control: str = _setting("Control ranker", Text(), "the ranker that users see without the experiment", "")
     method: str = _setting(
@@ -240,7 +242,7 @@ class Experiment:
         "Stop automatically when",
         Several(Choice(STOP_RULES), 0, len(STOP_RULES)),
         "rules that stop it: the verdict is a preference (decided), or that the rankers are alike (alike), a health "
-        "check failed (broken), or the maximum number of units took part (budget)",
+        "check failed (broken), a guardrail is broken (guardrail), or the maximum number of units took part (budget)",
         (),
     )
     max_units: int | None = _setting(
@@ -255,11 +257,43 @@ class Experiment:
         "the same for metrics of values, per person with an event; null: rankers are never called alike by values",
         None,
     )
+    guardrails: Mapping[str, float] = _setting(
+        "Guardrails",
+        GuardrailMargins(),
+        "metrics of interleaved lists against the holdout, or of the arms of an A/B test, each with the largest harm "
+        "that is acceptable, in its own unit",
+        {},
+    )
     mode: str = _setting(
         "Purpose",
         Choice(MODES),
-        "a comparison in mixed lists or with one ranker's list per unit, or a check that the set-up can be trusted",
+        "a comparison in mixed lists or with one ranker's list per unit, the choice of the best of many rankers, or a "
+        "check that the set-up can be trusted",
         COMPARE,
+    )
+    epoch_minutes: float = _setting(
+        "Length of an epoch in minutes",
+        Number(0.01, 10_080),
+        "to choose the best of many: how long the rankers and their shares stay the same, such as 60 or 1440",
+        60.0,
+    )
+    algorithm: str = _setting(
+        "Algorithm of the choice",
+        Choice(ALGORITHM_NAMES),
+        "to choose the best of many: how the rankers of an epoch are chosen from the results so far",
+        DOUBLE_THOMPSON,
+    )
+    max_mixed: int = _setting(
+        "Maximum rankers in a list",
+        Number(2, MAX_MIXED, True),
+        "to choose the best of many: how many rankers are mixed into one list at most",
+        2,
+    )
+    planned_days: float | None = _setting(
+        "Planned days",
+        Optional(Number(0.001, 3650)),
+        "to choose the best of many: how long it should run; null: no plan",
+        None,
     )
     by: tuple[str, ...] = _setting("Segments", Several(Text(100), 0, 10), "attributes that the report is split by", ())
     bot_agents: tuple[str, ...] = _setting(
@@ -326,11 +360,13 @@ class Experiment:
             chosen = resolve(ONE_LIST)
         object.__setattr__(self, "method", chosen.text)
         least, most = chosen.rankers
-        if not least <= len(self.rankers) <= (most or MAX_RANKERS):
+        if self.mode == CHOOSE:
+            check_choice(self)
+        elif not least <= len(self.rankers) <= (most or MAX_RANKERS):
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
             if self.mode != ONE_LIST:
-                chosen.scheme(self.scheme, len(self.rankers))
+                chosen.scheme(self.scheme, self.mixed)
         except InterleafError as error:
             setting = "scheme" if self.scheme else "method"
             raise ExperimentError(setting, getattr(self, setting), str(error)) from None
@@ -343,7 +379,7 @@ class Experiment:
         for kind in self.events:
             if kind.startswith(VALUE_OF):
                 raise ExperimentError("events", kind, f"metrics of values begin with {VALUE_OF!r}; rename this kind")
-        offered = self.chosen.method.schemes_for(len(self.rankers))
+        offered = self.chosen.method.schemes_for(self.mixed)
         if self.values and self.mode != ONE_LIST and not any(scheme_of(name).form.adds_up for name in offered):
             raise ExperimentError(
                 "values", self.values, f"{self.method} has no scheme that adds up clicks; use another"
@@ -360,6 +396,12 @@ class Experiment:
         if (STOP_BUDGET in self.stop_when) != (self.max_units is not None):
             remedy = f"the rule {STOP_BUDGET!r} of stop_when and max_units need each other; give both, or neither"
             raise ExperimentError("max_units", self.max_units, remedy)
+        if self.guardrails and not self.holdout and self.mode != ONE_LIST:
+            remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
+            raise ExperimentError("guardrails", dict(self.guardrails), remedy)
+        if STOP_GUARDRAIL in self.stop_when and not self.guardrails:
+            remedy = f"the rule {STOP_GUARDRAIL!r} needs guardrails, such as {{'abandonment': 0.02}}"
+            raise ExperimentError("stop_when", list(self.stop_when), remedy)
 
     def _check_one_list(self, method: str) -> None:
         """Check an experiment in which each unit sees the list of one ranker."""
@@ -402,6 +444,11 @@ class Experiment:
     def secondary(self, metric: str) -> int:
         """How many metrics there are beside the primary one; 0 for the primary one itself."""
         return 0 if metric == self.primary else len(self.metrics) - 1
+
+    @property
+    def mixed(self) -> int:
+        """How many rankers are mixed into one list, at most."""
+        return min(self.max_mixed, len(self.rankers)) if self.mode == CHOOSE else len(self.rankers)
 
     @property
     def window(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
 from zlib import crc32
@@ -117,7 +117,7 @@ class Partition:
     def identity(self, name: str) -> pa.Array:
         """The `user`, `client` or `session` id of each query: from the query, else from its first event with one."""
         some = np.flatnonzero(np.asarray(pc.is_valid(self.events[name])))
-        by_event = _first_values(self.events[name], some, self.query[some], len(self.codes))
+        by_event = first_values(self.events[name], some, self.query[some], len(self.codes))
         inside = [one.get("user_id") or None for one in self.attributes] if name == "user" else []
         by_attribute = pa.array(inside, pa.string()).take(pa.array(self.codes)) if any(inside) else by_event
         return pc.coalesce(self.queries[name], by_attribute, by_event)
@@ -153,39 +153,56 @@ class Partition:
         """The name of the ranker that owns each hit: from the query, else from the first event that names one."""
         has_owners = np.repeat(np.asarray(pc.is_valid(self.queries["owners"])), self.sizes)
         by_query = pc.list_flatten(self.queries["owners"]).take(pa.array(np.cumsum(has_owners) - 1, mask=~has_owners))
-        return pc.coalesce(by_query, _first_values(self.events["owner"], *self.naming, len(self.hits)))
+        return pc.coalesce(by_query, first_values(self.events["owner"], *self.naming, len(self.hits)))
 
     @cached_property
     def configurations(self) -> pa.Array:
         """The first known owner of each list."""
         some = np.flatnonzero(np.asarray(pc.is_valid(self.owners)))
-        return _first_values(self.owners, some, self.lists[some], len(self.sizes))
+        return first_values(self.owners, some, self.lists[some], len(self.sizes))
 
     @cached_property
     def shows_twice(self) -> Array:
         """Whether a list shows a document more than once."""
-        document, place = np.divmod(self._places_by_document[0], max(len(self.hits), 1))
+        document, place = np.divmod(self._places.keys, max(len(self.hits), 1))
         lists = self.lists[place]
         is_again = (document[1:] == document[:-1]) & (lists[1:] == lists[:-1])
         return np.bincount(lists[1:][is_again], minlength=len(self.sizes)) > 0
 
     def _find(self, name: str) -> Array:
         """The first position of each event's document in its list, from 0; -1 if there is none."""
-        documents, count = self.events[name], len(self.hits)
-        if documents.null_count == len(documents) or not count:
-            return np.full(len(self.query), -1, np.int64)
-        keys, distinct = self._places_by_document
-        document, start = _integers(pc.index_in(documents, distinct)), self.starts[self.query]
-        first = keys[np.minimum(np.searchsorted(keys, document * count + start), count - 1)] - document * count
-        is_shown = (document >= 0) & (first >= start) & (first < start + self.sizes[self.query])
-        return np.where(is_shown, first - start, -1)
+        return self._places.find(self.events[name], self.query)
 
     @cached_property
-    def _places_by_document(self) -> tuple[Array, pa.Array]:
-        """All hits as sorted numbers, document * len(hits) + position; and the distinct documents."""
-        encoded = self.hits.dictionary_encode()
-        keys = _integers(encoded.indices) * len(self.hits) + np.arange(len(self.hits))
-        return np.sort(keys), encoded.dictionary
+    def _places(self) -> ShownPlaces:
+        return ShownPlaces(self.hits, self.sizes)
+
+
+class ShownPlaces:
+    """Finds documents in shown lists: `hits` are all lists, concatenated, and `sizes` their lengths.
+
+    >>> places = ShownPlaces(pa.array(["a", "b", "b", "c"]), np.array([2, 2]))
+    >>> places.find(pa.array(["b", "b", "a"]), np.array([0, 1, 1])).tolist()
+    [1, 0, -1]
+    """
+
+    def __init__(self, hits: pa.Array, sizes: Array) -> None:
+        self._sizes, self._starts = sizes, np.cumsum(sizes) - sizes
+        encoded = hits.dictionary_encode()
+        self._distinct = encoded.dictionary
+        # All hits as sorted numbers, document * len(hits) + position.
+        self.keys = np.sort(_integers(encoded.indices) * len(hits) + np.arange(len(hits)))
+
+    def find(self, documents: pa.Array, lists: Array) -> Array:
+        """The first position of each document in its list, whose number is given, from 0; -1 if it is not there."""
+        count = len(self.keys)
+        if documents.null_count == len(documents) or not count:
+            return np.full(len(lists), -1, np.int64)
+        document, start = _integers(pc.index_in(documents, self._distinct)), self._starts[lists]
+        first = self.keys[np.minimum(np.searchsorted(self.keys, document * count + start), count - 1)]
+        first = first - document * count
+        is_shown = (document >= 0) & (first >= start) & (first < start + self._sizes[lists])
+        return np.where(is_shown, first - start, -1)
 
 
 def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
@@ -197,7 +214,7 @@ def lists_of(sizes: Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), values)
 
 
-def _first_values(values: pa.Array, some: Array, groups: Array, count: int) -> pa.Array:
+def first_values(values: pa.Array, some: Array, groups: Array, count: int) -> pa.Array:
     """For each of `count` groups its first value, null if it has none; `some[n]` is a value of `groups[n]`."""
     first = np.full(count, -1, np.int64)
     first[groups[::-1]] = some[::-1]
@@ -215,15 +232,16 @@ def _integers(values: pa.Array) -> Array:
     return np.asarray(pc.fill_null(pc.cast(values, pa.int64()), -1))
 
 
-PART = 32 * 2**20  # bytes of input text per partition
+PART = 16 * 2**20  # bytes of input text per partition
 ROOM = 32 * 2**20  # maximum bytes of records that are buffered in memory
-PIECE = 2**17  # bytes of records of a partition that are worth a write; more would leave the processor's cache
+PIECE = 2**19  # bytes of records of a partition that are worth a write
 
 
 class ShuffleFile:
     """A temporary file, with the positions of the pieces of each partition; memory does not grow with its size.
 
-    Records are batches of `QUERIES` or of `EVENTS`. Each partition keeps their order.
+    Records are batches of one of the `schemas`, and their column `key` says which partition they belong to. Each
+    partition keeps their order.
 
     >>> with ShuffleFile(size=0) as shuffle:
     ...     shuffle.add(pa.RecordBatch.from_pylist([{"query_id": "q-1"}, {"query_id": "q-2"}], QUERIES))
@@ -231,10 +249,11 @@ class ShuffleFile:
     [['q-1', 'q-2']]
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, schemas: Sequence[pa.Schema] = (QUERIES, EVENTS), key: str = "query_id") -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it is closed at the end of the import
         self._pieces: list[list[tuple[pa.Schema, int, int]]] = [[] for _ in range(1 + size // PART)]
-        self._waiting: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
+        self._schemas, self._key = tuple(schemas), key
+        self._waiting: dict[pa.Schema, list[pa.RecordBatch]] = {schema: [] for schema in schemas}
         self._waiting_bytes = 0
 
     def add(self, *batches: pa.RecordBatch) -> None:
@@ -256,7 +275,7 @@ class ShuffleFile:
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The records of each partition, in order."""
-        encoded = batch.column("query_id").dictionary_encode()
+        encoded = batch.column(self._key).dictionary_encode()
         hashes = np.array([crc32(name) for name in encoded.dictionary.cast(pa.binary()).to_pylist()], np.int64)
         part_of = hashes[np.asarray(encoded.indices)] % len(self._pieces)
         ends = np.cumsum(np.bincount(part_of, minlength=len(self._pieces)))
@@ -265,20 +284,20 @@ class ShuffleFile:
             start = int(ends[part - 1]) if part else 0
             yield part, sorted_batch.slice(start, int(ends[part]) - start)
 
-    def parts(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The queries and events of each partition; can be called repeatedly."""
-        if len(self._pieces) == 1:
-            yield concat(self._waiting[QUERIES], QUERIES), concat(self._waiting[EVENTS], EVENTS)
+    def parts(self) -> Iterator[tuple[pa.RecordBatch, ...]]:
+        """The records of each partition, a batch for each schema; can be called repeatedly."""
+        if not any(self._pieces):  # they fit into memory
+            yield tuple(concat(self._waiting[schema], schema) for schema in self._schemas)
             return
         self._flush()
         for pieces in self._pieces:
-            batches: dict[pa.Schema, list[pa.RecordBatch]] = {QUERIES: [], EVENTS: []}
+            batches: dict[pa.Schema, list[pa.RecordBatch]] = {schema: [] for schema in self._schemas}
             for schema, start, length in pieces:
                 self._file.seek(start)
                 piece = pa.allocate_buffer(length)  # from Arrow's pool, which keeps the memory
                 self._file.readinto(memoryview(piece))
                 batches[schema].append(pa.ipc.read_record_batch(piece, schema))
-            yield concat(batches[QUERIES], QUERIES), concat(batches[EVENTS], EVENTS)
+            yield tuple(concat(batches[schema], schema) for schema in self._schemas)
 
     def __enter__(self) -> Self:
         return self

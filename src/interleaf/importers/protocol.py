@@ -6,6 +6,7 @@ Every record that an importer converts or leaves out is counted, with an example
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,10 @@ IMPORTERS = {
     "opensearch": (
         "interleaf.importers.solr_opensearch:import_opensearch",
         "responses with _search_configuration_id, and UBI events",
+    ),
+    "tables": (
+        "interleaf.importers.two_tables.convert:import_pair",
+        "a table of impressions and a table of events, as two arguments: files, or addresses with ?query=",
     ),
     "yandex": ("interleaf.importers.yandex:import_yandex", "text format of the Yandex challenge and of PyClick"),
 }
@@ -113,6 +118,7 @@ class ImportResult:
     rankers: list[str] = field(default_factory=list)
     without_ranks: bool = False
     may_be_unmixed: bool = False
+    remarks: list[str] = field(default_factory=list)
 
     def drop(self, reason: str, where: str, count: int = 1) -> None:
         """Count a dropped record by an `ImportNote`, or a text of your own, and keep the first example."""
@@ -132,14 +138,16 @@ class ImportResult:
             notes.append(NO_TEAMS_SCHEMES)
         if self.may_be_unmixed:
             notes.append(MAY_BE_UNMIXED)
-        return notes + self.count_notes()
+        return notes + self.remarks + self.count_notes()
 
     def count_notes(self) -> list[str]:
         """Every reason that occurred: how often, the first example, and the remedy."""
+        from interleaf.log.drop_reasons import text_of  # here, because the command line imports this module
+
         notes = []
         for reason, count in (+self.counts).most_common():
             example = f" (first: {self.examples[reason]})" if reason in self.examples else ""
-            text, remedy = (reason.text, reason.remedy) if isinstance(reason, Code) else (reason, "")
+            text, remedy = (reason.text, reason.remedy) if isinstance(reason, Code) else (text_of(reason), "")
             notes.append(f"{count:,} × {text}{example}" + (f": {remedy}" if remedy else ""))
         return notes
 
@@ -175,6 +183,8 @@ class ImportOptions:
     id_field: str = "id"  # the unique key of documents
     time_unit: float = 1e-3  # seconds
     only_interleaved: bool = False  # leave out lists without owners
+    map: Mapping[str, str] = field(default_factory=dict)  # columns of tables, by the field that they are
+    rankers: Sequence[str] = ()  # names of the rankers, in the order of their numbers
 
     def __post_init__(self) -> None:
         if self.ordinals not in (None, 0, 1):

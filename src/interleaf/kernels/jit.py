@@ -12,13 +12,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
-from numba.core import event
+from numba.core import config, event
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import overload, register_jitable
 
@@ -95,21 +97,45 @@ class _CacheFile(IndexDataCacheFile):
 
     Numba's own cache depends on the text of the kernel's file: a new docstring would cause a compilation, and a change
     in another file would not. The digest is computed on first use, when all modules are imported.
+
+    Without NUMBA_CACHE_DIR, the files are beside the module. In NUMBA_CACHE_DIR, all copies of interleaf on a machine
+    share their compiled kernels: the digest is part of the file names, so that versions do not overwrite each other.
     """
 
     def __init__(self, function: Callable[..., Any], folder: str) -> None:
         self._function = function
         python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
         name = f"{function.__module__}.{function.__qualname__}".replace("<", "").replace(">", "")
-        super().__init__(folder, f"{name}.{python}", None)  # type: ignore[no-untyped-call]
+        self._name = f"{name}.{python}"
+        super().__init__(folder, self._name, None)  # type: ignore[no-untyped-call]
+
+    def save(self, key: Any, data: Any) -> None:
+        """Store one compiled form in a file of its own: two processes that compile cannot exchange theirs."""
+        overloads = self._load_index()
+        overloads[key] = f"{self._name}.{blake2b(self._dump(key), digest_size=8).hexdigest()}.nbc"  # type: ignore[no-untyped-call]
+        self._save_data(overloads[key], data)  # type: ignore[no-untyped-call]
+        self._save_index(self._load_index() | overloads)  # type: ignore[no-untyped-call]
 
     def _load_index(self) -> dict[Any, str]:
         if self._source_stamp is None:
             self._source_stamp = code_digest(self._function, *_OVERLOADS)
+            self._share()
         try:
             return cast(dict[Any, str], super()._load_index())  # type: ignore[no-untyped-call]
         except (ImportError, AttributeError):  # written by a version with argument types in another module
             return {}
+
+    def _share(self) -> None:
+        """Move to the folder that all copies share, unless NUMBA_CACHE_DIR is not set or cannot be written to."""
+        folder = Path(getattr(config, "CACHE_DIR", "")) / "interleaf"
+        if Path(self._cache_path).parent != folder.parent:  # as numba found a place
+            return
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError:
+            return
+        self._name = f"{self._name}.{self._source_stamp}"
+        self._cache_path, self._index_path = str(folder), str(folder / f"{self._name}.nbi")
 
 
 def inline_kernel(function: Function) -> Function:
@@ -137,6 +163,15 @@ def is_compiled(function: Callable[..., Any]) -> bool:
 def is_on_disk(function: Callable[..., Any]) -> bool:
     """Whether the compiled form of this version of the kernel is on disk."""
     return hasattr(function, "py_func") and bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
+
+
+def folder_of(function: Callable[..., Any]) -> Path | None:
+    """The folder with the compiled forms of a kernel, if they can be stored on disk."""
+    if not hasattr(function, "py_func") or function._cache.cache_path is None:  # type: ignore[attr-defined]
+        return None
+    file: _CacheFile = function._cache._cache_file  # type: ignore[attr-defined]
+    file._load_index()
+    return Path(file._cache_path)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Attributes become a map, ids become text, and times become UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from interleaf.log.schema import Projection, is_wanted
 _PAIR = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
 # In the metadata of a batch: the first text of a column that should be a time but is not.
 NOT_ISO = {"time": b"interleaf.not_iso.time", "events": b"interleaf.not_iso.events"}
-_ZONE = r"(Z|z|[+-]\d\d(:?\d\d)?)$"
+ZONE = r"(Z|z|[+-]\d\d(:?\d\d)?)$"
 
 
 def normalise(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -30,7 +30,7 @@ def normalise(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in schema.IDS:
         batch = _changed(batch, name, _with_text_ids)
     before = batch
-    batch = _changed(_changed(batch, "time", _in_utc), "events", _with_times)
+    batch = _changed(_changed(batch, "time", in_utc), "events", _with_times)
     examples = {key: text for name, key in NOT_ISO.items() if (text := _not_iso(before, batch, name)) is not None}
     return batch.replace_schema_metadata((batch.schema.metadata or {}) | examples) if examples else batch
 
@@ -69,12 +69,12 @@ def _with_text_ids(lists: pa.Array) -> pa.Array:
     return lists.cast(wanted) if pa.types.is_integer(kind) else lists
 
 
-def _in_utc(times: pa.Array) -> pa.Array:
+def in_utc(times: pa.Array) -> pa.Array:
     """Times in UTC; times without a zone are read as UTC. A text that is not a time becomes null."""
     kind = times.type.value_type if pa.types.is_dictionary(times.type) else times.type
     if schema.is_string(kind):
         texts = times.cast(pa.string())
-        has_zone = pc.fill_null(pc.match_substring_regex(texts, _ZONE), True)
+        has_zone = pc.fill_null(pc.match_substring_regex(texts, ZONE), True)
         try:
             return pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", "")).cast(schema.TIME)
         except pa.ArrowInvalid:  # Arrow parses the usual forms of ISO 8601; others are parsed one by one
@@ -96,12 +96,12 @@ def _with_times(events: pa.Array) -> pa.Array:
     if not hasattr(events.type, "value_type") or not pa.types.is_struct(events.type.value_type):
         return events
     place = events.type.value_type.get_field_index("time")
-    if place < 0 or (_in_utc(empty := pa.array([], events.type.value_type.field(place).type)) is empty):
+    if place < 0 or (in_utc(empty := pa.array([], events.type.value_type.field(place).type)) is empty):
         return events
     events = events.cast(pa.large_list(events.type.value_type)).take(pa.array(np.arange(len(events))))
     values = events.values
     columns = [values.field(number) for number in range(values.type.num_fields)]
-    columns[place] = _in_utc(columns[place])
+    columns[place] = in_utc(columns[place])
     inner = pa.StructArray.from_arrays(columns, [field.name for field in values.type], mask=values.is_null())
     return pa.LargeListArray.from_arrays(events.offsets, inner, mask=events.is_null())
 
@@ -148,14 +148,7 @@ def open_table(source: Any) -> OpenedTable:
     Returns its columns, its number of rows if known, the assumptions made to read it, and its batches: a list if they
     can be read more than once.
     """
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    room = type(source).__module__.partition(".")[0]
-    if room == "pandas" and hasattr(source, "columns"):
-        source = _of_pandas(source)
-    elif room == "polars":
-        source = source.collect() if hasattr(source, "collect") else source  # a lazy frame
-        source = source.to_arrow() if hasattr(source, "to_arrow") else source
+    source = table_of_frame(source, _of_pandas)
     if isinstance(source, pa.Table):
         names = check_schema(source.schema, "the given table").names
         return names, source.num_rows, schema.assumptions_of(source.schema), source.to_batches()
@@ -174,6 +167,19 @@ def open_table(source: Any) -> OpenedTable:
     if first is None:
         return [], 0, [], iter(())
     return _whole(first.schema).names, None, schema.assumptions_of(first.schema), chain([first], batches)
+
+
+def table_of_frame(source: Any, of_pandas: Callable[[Any], pa.Table]) -> Any:
+    """The Arrow table of a data frame of pandas or polars, or of a record batch; another source as it is."""
+    if isinstance(source, pa.RecordBatch):
+        return pa.Table.from_batches([source])
+    room = type(source).__module__.partition(".")[0]
+    if room == "pandas" and hasattr(source, "columns"):
+        return of_pandas(source)
+    if room == "polars":
+        source = source.collect() if hasattr(source, "collect") else source  # a lazy frame
+        return source.to_arrow() if hasattr(source, "to_arrow") else source
+    return source
 
 
 def _of_pandas(frame: Any) -> pa.Table:
@@ -202,7 +208,9 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, list):  # pairs
         return pa.array(values, kind, from_pandas=True)
     try:
-        return pa.array(values, from_pandas=True)
+        array = pa.array(values, from_pandas=True)
+        # In pandas, whole numbers with gaps are floats.
+        return array.cast(kind) if pa.types.is_integer(kind) and pa.types.is_floating(array.type) else array
     except (pa.ArrowException, TypeError, ValueError):
         return pa.array(values, kind, from_pandas=True)
 

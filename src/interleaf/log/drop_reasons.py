@@ -56,6 +56,10 @@ class DropReason(Code):
     WRONG_VALUE = "wrong_value", "wrong '{}'"
     NO_EVENT_VALUE = "no_event_value", "event without '{}'"
     WRONG_EVENT_VALUE = "wrong_event_value", "event with wrong '{}'"
+    GAPS_IN_LIST = "gaps_in_list", "results of a list with gaps in their positions"
+    TWO_AT_POSITION = "two_at_position", "two documents at one position of a list"
+    UNKNOWN_OWNER = "unknown_owner", "a document whose owner is no ranker of the experiment"
+    NOT_REPRODUCED = "not_reproduced", "rankings and key that do not give the shown list"
 
 
 class EventStatus(Code):
@@ -70,9 +74,11 @@ class EventStatus(Code):
     NOT_FIRST = "not_first", "after the first"
     NO_TIME = "no_event_time", "without a time in ISO 8601"
     NO_VALUE = "without_value", "without a value"
+    GUARDED = "guarded", "of a kind that only a guardrail counts"
     UNMATCHED = "unmatched", "unmatched"
     UNPLACED = "unplaced", "of no experiment"
     FIXED_SLOT = "fixed_slot", "a fixed slot"
+    NOT_ON_LIST = "event_not_on_list", "on a document that the list does not show"
 
 
 _TEXTS = {str(code): code.text for codes in (DropReason, EventStatus) for code in codes}

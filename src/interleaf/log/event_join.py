@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -162,6 +163,19 @@ AT_ONCE = 512  # rows that are Python objects at a time, so that they fit into t
 PROMISED = [column.name for column in schema.COLUMNS if not column.nullable]  # others may be null in every line
 
 
+COUNTS_KEY = "interleaf.counts"
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class StoredCounts(msgspec.Struct, omit_defaults=True):
+    """Counts of a conversion, as the metadata of its log have them."""
+
+    dropped: dict[str, _Number] = {}
+    events: dict[str, _Number] = {}
+    examples: dict[str, str] = {}
+    assumptions: list[str] = []
+
+
 @dataclass(eq=False)
 class ReadCounts:
     """Counts of dropped rows by reason, with the first example of each; counts of events; and assumptions."""
@@ -170,6 +184,27 @@ class ReadCounts:
     events: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
+
+    def add(self, other: ReadCounts) -> None:
+        """Add the counts of another reading; the first example of a reason is kept."""
+        self.dropped.update(other.dropped)
+        self.events.update(other.events)
+        self.examples = {**other.examples, **self.examples}
+        self.assumptions |= other.assumptions
+
+    def to_metadata(self) -> dict[str, str]:
+        """These counts as metadata of a Parquet file, whose log was converted from another one."""
+        stored = StoredCounts(dict(+self.dropped), dict(+self.events), self.examples, list(self.assumptions))
+        return {COUNTS_KEY: msgspec.json.encode(stored).decode()}
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[bytes, bytes]) -> ReadCounts:
+        """The counts in the metadata of a Parquet file; without any, nothing was left out."""
+        try:
+            stored = msgspec.json.decode(metadata.get(COUNTS_KEY.encode(), b"{}"), type=StoredCounts)
+        except msgspec.MsgspecError as problem:
+            raise DataError(f"the metadata {COUNTS_KEY} cannot be read ({problem}); convert the tables again") from None
+        return cls(Counter(stored.dropped), Counter(stored.events), stored.examples, dict.fromkeys(stored.assumptions))
 
     def drop(self, file: LogFile, number: int, problem: LineError) -> None:
         self.dropped[problem.reason] += 1

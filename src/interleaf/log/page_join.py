@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 _OF_LIST = (
     *("page", "documents", "ranks", "unshown_ranks", "lengths", "union", "teams", "choices", "rankings"),
-    *("captions", "grades"),
+    *("captions", "characters", "grades"),
 )
 _OF_LONGEST = (*_OF_LIST, "log_probability", "relaxed", "open")
 

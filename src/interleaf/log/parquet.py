@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from interleaf.errors import DataError
 from interleaf.log import schema
 from interleaf.log.arrow import DEFAULTS, check_schema, normalise, with_defaults
+from interleaf.log.event_join import ReadCounts
 from interleaf.log.files import LogFile
 from interleaf.log.page_join import find_continued, ids_among, paged_ids
 from interleaf.log.schema import Projection, leaves
@@ -34,8 +35,15 @@ _END = 8  # bytes behind the footer: its length, and b"PAR1"
 UNIQUE = ("impression", "time", "key", "events.event", "events.time", "events.dwell")
 
 
-def parquet_pieces(columns: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[bytes]:
-    """The bytes of a Parquet file, piece by piece: one row group per table, and only one table in memory at a time."""
+def parquet_pieces(
+    columns: pa.Schema,
+    tables: Iterable[pa.Table | pa.RecordBatch],
+    late: Callable[[], Mapping[str, str]] = dict,
+) -> Iterator[bytes]:
+    """The bytes of a Parquet file, piece by piece: one row group per table, and only one table in memory at a time.
+
+    `late` returns metadata that are known when all tables have been written.
+    """
     pieces = io.BytesIO()
 
     def take() -> bytes:
@@ -50,6 +58,7 @@ def parquet_pieces(columns: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatc
         for table in tables:
             writer.write(table)
             yield take()
+        writer.add_key_value_metadata(dict(late()))
     rest = take()
     footer = len(rest) - _END - int.from_bytes(rest[-_END:-4], "little")
     yield rest[:footer] + _checksum_of(rest[footer:]) + rest[footer:]
@@ -91,40 +100,41 @@ DICTIONARY_COLUMNS = {path.split(".")[0] for path in REPEATED}
 
 class ParquetInfo(NamedTuple):
     """The columns of a file and of its folders; the number of rows of each row group; which row groups may hold a
-    further page of an impression; and the assumptions made to read it.
+    further page of an impression; the assumptions made to read it, and the counts of its conversion from another log.
     """
 
     columns: list[str]
     rows: list[int]
     paged: list[int]
-    assumptions: list[str]
+    counts: ReadCounts
 
 
 def inspect(file: LogFile) -> ParquetInfo:
     """Check a file and describe what it contains."""
-    with _opened(file) as parquet:
+    with open_parquet(file) as parquet:
         columns = parquet.schema_arrow
         for name, value in file.folder_columns.items():
             columns = columns if name in columns.names else columns.append(pa.field(name, value.type))
-        assumptions = schema.assumptions_of(columns)
+        counts = ReadCounts(assumptions=dict.fromkeys(schema.assumptions_of(columns)))
+        counts.add(ReadCounts.of_metadata(parquet.metadata.metadata or {}))
         names = check_schema(columns, str(file.path)).names
         groups = [parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups)]
         paths = _paths(parquet)
         page = paths.index("page") if "page" in paths else None
         paged = [number for number, group in enumerate(groups) if page is not None and _may_have_pages(group, page)]
-        return ParquetInfo(names, [group.num_rows for group in groups], paged, assumptions)
+        return ParquetInfo(names, [group.num_rows for group in groups], paged, counts)
 
 
 def batches(
     file: LogFile, projection: Projection, batch_size: int, only: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of a file, then those of its folders; `only` restricts them to some row groups."""
-    with _opened(file) as checked:
+    with open_parquet(file) as checked:
         columns, metadata = checked.schema_arrow.names, checked.metadata
         paths = _paths(checked)
     defaults = DEFAULTS | file.folder_columns
     added = defaults.keys() - columns
-    with _opened(file, metadata=metadata, read_dictionary=leaves(paths, REPEATED)) as parquet:
+    with open_parquet(file, metadata=metadata, read_dictionary=leaves(paths, REPEATED)) as parquet:
         for names, groups in groupby(
             range(metadata.num_row_groups) if only is None else only,
             key=lambda group: projection.wanted([*_whole(metadata.row_group(group), paths), *added]),
@@ -175,7 +185,7 @@ def _whole(group: pq.RowGroupMetaData, paths: list[str]) -> set[str]:
 
 
 @contextmanager
-def _opened(file: LogFile, **options: Any) -> Iterator[pq.ParquetFile]:
+def open_parquet(file: LogFile, **options: Any) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; errors while it is read name the file."""
     path = file.path
     try:

@@ -130,8 +130,10 @@ def _of_files(files: list[LogFile], projection: Projection, batch_size: int, pro
                     yield from (parquet if file.is_parquet else lines).batches(file, wanted, batch_size)
 
             yield from _with_pages(pages, projection, counts, read_with)
+        for _, info in infos:
+            counts.add(info.counts)
 
-    assumptions = (sentence for _, info in infos for sentence in info.assumptions)
+    assumptions = (sentence for _, info in infos for sentence in info.counts.assumptions)
     return LogReading(columns, rows, batches, progress, assumptions)
 
 

@@ -76,22 +76,27 @@ def _array(values: list[Any], name: str, kind: pa.DataType | None = None) -> pa.
         raise DataError(f"column {name!r} cannot be written as {kind or 'one type'}: {problem}") from None
 
 
+LateMetadata = Callable[[], Mapping[str, str]]
 ROW_GROUP = 65_536  # rows: few enough to fit into memory with captions and rankings, enough to compress well
 
 
 def write_batches(
-    path: str | Path, batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str] | None = None
+    path: str | Path,
+    batches: Iterable[pa.RecordBatch],
+    metadata: Mapping[str, str] | None = None,
+    late: LateMetadata = dict,
 ) -> int:
     """Write a log in the format of its ending, `.parquet`, `.jsonl` or `.jsonl.gz`; returns the number of impressions.
 
-    An existing file is replaced. `metadata` goes into the metadata of a Parquet file; JSON lines have no place for it.
+    An existing file is replaced. `metadata` goes into the metadata of a Parquet file, and so does what `late` returns
+    when all batches have been written; JSON lines have no place for it.
     """
     path = Path(path)
     write = next((writer for ending, writer in WRITERS.items() if path.name.endswith(ending)), None)
     if write is None:
         raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
     with whole_file(path) as file:
-        return write(file, *_of_one_schema(batches, metadata or {}))
+        return write(file, *_of_one_schema(batches, metadata or {}), late)
 
 
 def _of_one_schema(
@@ -117,7 +122,7 @@ def _of_one_schema(
     return whole, with_metadata()
 
 
-def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch], late: LateMetadata) -> int:
     """Write row groups of one size, whatever the size of the batches."""
     count = 0
 
@@ -133,12 +138,12 @@ def _write_parquet(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.Rec
         if waiting.num_rows:
             yield waiting
 
-    for piece in parquet_pieces(columns, row_groups()):
+    for piece in parquet_pieces(columns, row_groups(), late):
         file.write(piece)
     return count
 
 
-def _write_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+def _write_lines(file: IO[bytes], columns: pa.Schema, batches: Iterator[pa.RecordBatch], late: LateMetadata) -> int:
     """Write one impression per line; nulls are left out, and a map is an object."""
     maps = [field.name for field in columns if pa.types.is_map(field.type)]
     count = 0
@@ -181,7 +186,7 @@ def _stripped(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-Writer = Callable[[IO[bytes], pa.Schema, Iterator[pa.RecordBatch]], int]
+Writer = Callable[[IO[bytes], pa.Schema, Iterator[pa.RecordBatch], LateMetadata], int]
 WRITERS: dict[str, Writer] = {".parquet": _write_parquet, ".jsonl": _write_lines, ".jsonl.gz": _write_lines}
 
 

@@ -21,6 +21,7 @@ from interleaf.methods.registry import ONE_LIST
 VERSION = 1
 VERSION_KEY = b"interleaf.schema"
 INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"  # arms; another one is an A/B bucket
+ALONE = "alone"  # the arm of a list of one ranker, where the best of many is chosen and this ranker leads by far
 
 
 def arm_of(method: str, rankers: Sequence[str], teams: Sequence[int] | None) -> str:
@@ -92,7 +93,8 @@ COLUMNS = (
         "arm",
         pa.string(),
         False,
-        "`interleaved`, `holdout` (control list unchanged), `fallback` (a ranker failed), or the name of an A/B bucket",
+        "`interleaved`, `holdout` (control list unchanged), `fallback` (a ranker failed), `alone` (in the mode "
+        "`choose`: one ranker's list), or the name of an A/B bucket",
     ),
     Column("method", pa.string(), False, "spec string of the method that composed the list"),
     Column(
@@ -108,6 +110,7 @@ COLUMNS = (
     Column("excluded", pa.string(), True, "why the row is excluded, such as a crawler; the report counts such rows"),
     Column("latency", pa.list_(pa.float32()), True, "milliseconds of each ranker"),
     Column("fallback_reason", pa.string(), True, "why the control was served"),
+    Column("epoch", pa.int64(), True, "number of the epoch, if the best of many rankers is chosen: mode `choose`"),
     Column("rankers", pa.list_(pa.string()), False, "names of the rankers"),
     Column("documents", pa.list_(pa.string()), False, "the shown list, top first, without fixed documents such as ads"),
     Column("ranks", pa.list_(pa.list_(pa.int32())), True, "[ranker][position], 1 = top, 0 = not in that ranking"),
@@ -123,6 +126,12 @@ COLUMNS = (
     Column("choices", pa.list_(pa.int32()), True, "how many documents some ranker has at each rank or above"),
     Column("rankings", pa.list_(pa.list_(pa.string())), True, "the input rankings, for reuse and replay"),
     Column("captions", pa.list_(_struct(CAPTION)), True, "what people saw of each document"),
+    Column(
+        "characters",
+        pa.list_(pa.int32()),
+        True,
+        "how many characters the text of each shown document has, such as a passage for a language model",
+    ),
     Column("grades", pa.list_(pa.int8()), True, "judged relevance of the shown documents, where known"),
     Column("events", pa.list_(_struct(EVENT)), False, "clicks, purchases, any named event"),
     Column(

@@ -23,7 +23,7 @@ from interleaf.log import schema
 Check = Callable[[Any], Any]  # returns the converted value, or raises a ValueError
 
 ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # for times that were read without a zone
-GAPS = ("latency", "captions", "grades")  # lists that may hold nulls
+GAPS = ("latency", "captions", "characters", "grades")  # lists that may hold nulls
 _MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
 
 

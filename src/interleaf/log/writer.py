@@ -144,6 +144,16 @@ class LogWriter:
         self._clock = clock
         self._files = AppendedFiles(Path(folder), rotate_rows, rotate_seconds, clock)
 
+    @property
+    def experiment(self) -> str:
+        """The name of the experiment."""
+        return str(self._constant["experiment"])
+
+    @property
+    def version(self) -> int:
+        """The version of the experiment."""
+        return int(self._constant["version"])
+
     def impression(
         self,
         shown: Interleaving,
@@ -157,6 +167,7 @@ class LogWriter:
         impression: str | None = None,
         attributes: Mapping[str, str] | None = None,
         captions: Sequence[Mapping[str, Any] | None] | None = None,
+        characters: Sequence[int | None] | None = None,
         grades: Sequence[int | None] | None = None,
         latency: Sequence[float | None] | None = None,
         fallback_reason: str | None = None,
@@ -167,12 +178,13 @@ class LogWriter:
         Lists of `one_list` are not interleaved: their arm is the ranker whose list was shown.
 
         With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
-        `captions` and `grades` are of `shown.documents`.
+        `captions`, `characters` and `grades` are of `shown.documents`.
         """
         about = {"unit": unit, "session": session, "query": query, "arm": _arm(arm, shown), "page": page}
-        more = {"latency": latency, "fallback_reason": fallback_reason, "captions": captions, "grades": grades}
+        more = {"captions": captions, "characters": characters, "grades": grades, "latency": latency}
         name = secrets.token_hex(16) if impression is None else _name("impression", impression)
-        self._append(name, shown, rankings, time, about | more | {"attributes": attributes})
+        rest = {"attributes": attributes, "fallback_reason": fallback_reason}
+        self._append(name, shown, rankings, time, about | more | rest)
         return name
 
     def _append(
@@ -201,6 +213,7 @@ class LogWriter:
         *,
         time: datetime | str | None = None,
         captions: Sequence[Mapping[str, Any] | None] | None = None,
+        characters: Sequence[int | None] | None = None,
         grades: Sequence[int | None] | None = None,
         rankings: bool = False,
     ) -> None:
@@ -211,7 +224,7 @@ class LogWriter:
         """
         if page < 2:
             raise DataError(f"page is {page!r}; page 1 is logged by `impression`, give 2 or more")
-        more = {"captions": captions, "grades": grades, "page": page}
+        more = {"captions": captions, "characters": characters, "grades": grades, "page": page}
         self._append(_name("impression", impression), shown, rankings, time, more)
 
     def event(

@@ -8,15 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from interleaf.errors import DataError, suggest
+from interleaf.errors import DataError, listed, suggest
 from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
 from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED
+from interleaf.metrics.guardrail_metrics import find_problems
 from interleaf.report.arms import arms, baseline
+from interleaf.report.choice import add_choice
 from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
 from interleaf.report.counts import counted_by
+from interleaf.report.guardrails import add_broken, check_guardrails
 from interleaf.report.health import run_checks
 from interleaf.report.lifts import lifts, say_left_out
 from interleaf.report.list_checks import neutrality, slots
@@ -46,19 +49,18 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     result = scored = compare_pairs(tally, used) if about.method else None
     if about.composed == ONE_LIST:
         result = compare_lists(tally, used)
-    comparisons = result.comparisons if result else ()
-    cap = result.cap if result else None
+    comparisons, cap = (result.comparisons, result.cap) if result else ((), None)
     active = activity(tally, int(scored.pairs.turn[0])) if scored and not cap else ()
     totals, shares = _totals(tally), slots(tally) if scored else ()
     checks = run_checks(CheckInput(tally, used, result, shares, find_text))
     counted = "value" if about.values else "clicks" if about.events == "click" else "events"
     counted = "" if scored or not result else counted
     is_by_unit = used.cluster == UNIT
-    estimates = lifts(tally, settings.confidence, comparisons)
+    estimates, guardrails = lifts(tally, settings.confidence, comparisons), check_guardrails(tally, used)
     notes = (*_notes(tally, settings), *_rule_notes(settings, used), *_value_notes(cap, settings))
     if any(one.lift is not None for one in estimates.lifts) and (left_out := say_left_out(tally)):
         notes = (*notes, (NoteCode.LIFT_LEFT_OUT, left_out))
-    return Report(
+    built = Report(
         experiment=about.experiment,
         version=about.version,
         method=about.composed,
@@ -93,12 +95,21 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
         margin=settings.margin,
         value_cap=cap and cap.cap / ONE,
         value_cut=cap and cap.cut,
+        guardrails=guardrails,
     )
+    built = add_choice(built, tally.choice, settings) if tally.choice else built
+    return replace(built, verdict=add_broken(built.verdict, guardrails, settings.control))
 
 
 def _check(tally: Tally, settings: ReportSettings) -> None:
-    if settings.control is not None and settings.control not in tally.about.rankers:
-        rankers = suggest(settings.control, tally.about.rankers)
+    start = settings.start_rankers
+    names = (start or tally.choice.names) if tally.choice else tally.about.rankers
+    if tally.choice and start and (missing := sorted({*tally.choice.names} - {*start})):
+        raise DataError(f"the log has lists of {listed(missing)}; name all rankers at the start, also those that left")
+    if len(set(start)) < len(start):
+        raise DataError(f"start_rankers is {listed(start)}; name each of them once")
+    if settings.control is not None and settings.control not in names:
+        rankers = suggest(settings.control, names)
         raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {rankers}")
     if settings.correction not in (HOLM, MAX_T):
         corrections = suggest(settings.correction, (HOLM, MAX_T))
@@ -113,6 +124,8 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise DataError(f"cap is {settings.cap!r}, with events that count as {tally.about.events!r}; {remedy}")
     if tally.about.values and settings.cluster == UNIT_AND_QUERY:
         raise DataError(f"values are added up by unit; leave out cluster={UNIT_AND_QUERY!r}")
+    for problem in find_problems(settings.guardrails or {}):
+        raise DataError(problem)
     if settings.margin is not None and not 0 < settings.margin < math.inf:
         remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
         raise DataError(f"the margin is {settings.margin!r}; {remedy}")

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from interleaf import plots
+from interleaf.report.choice_sections import MAX_NAMED, OTHERS, share_rows
 from interleaf.report.format import MAX_LETTERS, Names, count, share, signed
 from interleaf.report.model import Comparison, ReportData
 from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
@@ -48,6 +49,7 @@ def charts(report: ReportData) -> dict[str, list[Chart]]:
     """The charts of each section that has any."""
     names = Names(report.rankers)
     parts: list[tuple[str, list[Row], Callable[[list[Row], ReportData], list[Chart]]]] = [
+        ("choice", share_rows(report, names), _choice_shares),
         ("comparisons", forest_rows(report, names), _forest),
         ("lift", examination_rows(report, names), _examination),
         ("over_time", time_rows(report, names), _over_time),
@@ -173,6 +175,15 @@ def _forest(rows: list[Row], report: ReportData, by: str = "") -> list[Chart]:
         colours=_colours(FOREST),
     )  # fmt: skip
     return [Chart(f"Which ranker people prefer{by}{_over(rows)}", described, spec, FOREST)]
+
+
+def _choice_shares(rows: list[Row], report: ReportData) -> list[Chart]:
+    rankers = list(dict.fromkeys(row["ranker"] for row in rows))
+    colours = dict(zip(rankers, [*plots.SERIES[:MAX_NAMED], plots.GREY], strict=False))
+    colours |= {OTHERS: plots.GREY} if OTHERS in colours else {}
+    spec = plots.areas(rows, "epoch", "share", "ranker", "place", colours=colours)
+    key = {ranker: (colour, "■") for ranker, colour in colours.items()}
+    return [Chart("Shares over time", "The share of each ranker in the lists of an epoch.", spec, key)]
 
 
 def _over_time(rows: list[Row], report: ReportData) -> list[Chart]:

@@ -31,6 +31,7 @@ class CheckCode(StrEnum):
     REPEATED_CONTENT = "repeated_content"
     EVENTS_COUNTED = "events_counted"
     EVENTS_UNMATCHED = "events_unmatched"
+    EVENTS_NOT_ON_LIST = "events_not_on_list"
     EVENTS_EARLY = "events_early"
     EVENTS_LATE = "events_late"
     EVENTS_REPEATED = "events_repeated"
@@ -53,6 +54,7 @@ class CheckCode(StrEnum):
     AB_SPLIT = "ab_split"
     FAIR_LISTS = "fair_lists"
     RANKINGS_DIFFER = "rankings_differ"
+    PASSAGE_LENGTHS = "passage_lengths"
     CONSTRAINTS_MET = "constraints_met"
     POSSIBLE_LISTS = "possible_lists"
     FAIR_SEGMENTS = "fair_segments"
@@ -80,6 +82,7 @@ class NoteCode(StrEnum):
     SEGMENTS = "segments"
     NO_INTERLEAVED_LISTS = "no_interleaved_lists"
     AB_TEST = "ab_test"
+    CHOICE = "choice"
     PLAN_STALLED = "plan_stalled"
     CLUSTERED_BY_QUERY = "clustered_by_query"
 

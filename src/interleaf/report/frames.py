@@ -11,6 +11,7 @@ from typing import Any, get_origin, get_type_hints
 import pyarrow as pa
 
 from interleaf.report import model
+from interleaf.report.choice_result import EpochShare, RankerState
 from interleaf.report.model import ReportData
 from interleaf.stats.compare import Interval
 
@@ -33,8 +34,11 @@ def to_frames(report: ReportData) -> dict[str, pa.Table]:
         "comparisons": to_frame(report),
         "health": _table(model.Check, report.health),
         "strengths": _table(model.Strength, report.standing.strengths if report.standing is not None else ()),
+        "guardrails": _table(model.Guardrail, report.guardrails),
         "arms": _table(model.ReportArm, report.arms),
         "metrics": _table(model.Metric, [metric for _, metric in metrics], arm=[arm for arm, _ in metrics]),
+        "choice": _table(RankerState, report.choice.rankers if report.choice is not None else ()),
+        "choice_shares": _table(EpochShare, report.choice.shares if report.choice is not None else ()),
         "slots": _table(model.Slot, report.slots),
         "neutrality": _table(model.Neutrality, report.neutrality),
         "lifts": _table(model.Lift, report.lifts),

@@ -12,7 +12,7 @@ from interleaf import plots
 from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError, MissingExtraError
 from interleaf.report.charts import Chart, charts
-from interleaf.report.layout import MARKS, lay_out
+from interleaf.report.layout import STATUS_OF_MARK, lay_out
 from interleaf.report.model import ReportData
 from interleaf.report.text import to_text
 
@@ -57,7 +57,7 @@ def to_html(report: ReportData, path: str | Path | None = None) -> str:
         sections=[part for part in page.sections if part.tables or not part.folded or part.name in drawings],
         charts=drawings,
         missing=missing,
-        marks={mark: status for status, mark in MARKS.items()},
+        marks=STATUS_OF_MARK,
         sheet=Markup(sheet),
     )
     try:

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from interleaf.report import sections
+from interleaf.report.choice_sections import choice
 from interleaf.report.format import Names, count, several, share
-from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData, Verdict, VerdictCode
+from interleaf.report.guardrail_table import GUARDRAIL_MARKS, guardrails
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, GuardrailCode, ReportData, Verdict, VerdictCode
 from interleaf.report.sections import Grid, Section
 from interleaf.tables import Table
 
-WINNER, EVEN, SPLIT, UNTRUSTED = "winner", "even", "split", "untrusted"
+WINNER, EVEN, SPLIT, HARMFUL, UNTRUSTED = "winner", "even", "split", "harmful", "untrusted"
 # The tone of each verdict, which is also a CSS class, and the verdict in a few words.
 VERDICTS: dict[str, tuple[str, str]] = {
     VerdictCode.BROKEN: (UNTRUSTED, "✗ DO NOT TRUST THIS"),
+    VerdictCode.GUARDRAIL: (HARMFUL, "✗ A guardrail is broken"),
     VerdictCode.DISAGREE: (SPLIT, "≠ People and visits disagree"),
     VerdictCode.ALIKE: (EVEN, "= Alike"),
     VerdictCode.PREFERRED: (WINNER, "✓ Winner"),
@@ -22,8 +25,10 @@ VERDICTS: dict[str, tuple[str, str]] = {
     VerdictCode.NO_WORSE: (EVEN, "≥ No worse"),
     VerdictCode.UNDECIDED: (EVEN, "= No winner shown"),
 }
+GREY = (HARMFUL, UNTRUSTED)  # tones of verdicts that nobody should act on yet
 # The worst first. Marks and words make them readable without colours.
 MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
+STATUS_OF_MARK = {mark: status for status, mark in MARKS.items()} | {GUARDRAIL_MARKS[GuardrailCode.BROKEN]: FAILED}
 READING = (
     "An estimate is the mean score of people. The score of a unit is the mean over its impressions with an event. Its "
     "weight is the number of these impressions, up to a limit, so that no heavy user decides alone. The limit is the "
@@ -40,6 +45,8 @@ READING = (
     "A dash is a number that could not be computed; the reason is below its table.",
 )
 NUMBERS = (
+    guardrails,
+    choice,
     sections.standing,
     sections.comparisons,
     sections.lift,
@@ -56,7 +63,7 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class ReportPage:
-    """The whole report in words and tables; `tone` is winner, even, split or untrusted."""
+    """The whole report in words and tables; `tone` is winner, even, split, harmful or untrusted."""
 
     title: str
     tone: str
@@ -73,11 +80,13 @@ def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
     verdict, step = report.verdict, names.within(report.verdict.next_step)
     if brief:
         numbers = [
+            choice(report, names, brief),
             sections.standing(report, names),
-            sections.comparisons(report, names, brief),
+            None if report.choice else sections.comparisons(report, names, brief),
             sections.lift(report, names, brief),
+            guardrails(report, names),
             sections.segments(report, names),
-            None if report.comparisons else sections.arms(report, names),
+            None if report.comparisons or report.choice else sections.arms(report, names),
         ]
         dropped = "; ".join(f"{names.within(text)}: {count(n)}" for text, n in _by_text(report, report.totals.dropped))
         parts = [
@@ -89,13 +98,15 @@ def lay_out(report: ReportData, brief: bool = False) -> ReportPage:
         step = f"What to do next: {step}" if step else ""
     else:
         parts = [_health(report, names, brief)]
-        for section in filter(None, [make(report, names) for make in NUMBERS]):
-            # With many rankers, only the leaderboard is open.
-            parts.append(replace(section, closed=report.standing is not None and section.name != "standing"))
+        makers = [make for make in NUMBERS if report.choice is None or make is not sections.comparisons]
+        for section in filter(None, [make(report, names) for make in makers]):
+            # With many rankers, only guardrails and the leaderboard are open.
+            is_open = report.standing is None or section.name in ("standing", "guardrails")
+            parts.append(replace(section, closed=not is_open))
         parts += [_input(report, names), Section("reading", "How to read this", READING)]
     parts += [Section("next", "What to do next", (step,))] if step else []
     tone, headline = tone_and_headline(verdict)
-    reasons = tuple(map(names.within, verdict.why))
+    reasons = tuple(map(names.within, (*verdict.why, *verdict.broken_guardrails)))
     title = f"{names.within(report.experiment)}, version {report.version}"
     return ReportPage(title, tone, headline, names.within(verdict.sentence), reasons, _facts(report), tuple(parts))
 

@@ -10,7 +10,7 @@ from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.report import codes
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
-from interleaf.stats.compare import difference
+from interleaf.stats.compare import difference, jackknife
 from interleaf.stats.multiplicity import holm
 from interleaf.stats.shares import share_tests
 from interleaf.tally import Fact, Tally, page_sums
@@ -23,6 +23,7 @@ MIN_COIN_CLICKS = 20
 MATERIAL_RATIO = 0.8  # of click-through rates: a smaller difference does not fail, even if it is significant
 MIN_CLICKS = 100  # needed to compare ranks
 MIN_BUCKETS = 20  # buckets with a click: fewer people may have unusual habits
+MATERIAL_LENGTH = 1.1  # ratio of mean lengths of texts: a smaller difference does not warn
 MIN_DIFFERENT = 0.05  # share of lists in which the rankings differ
 _NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code that makes lists, caches and lost lists"
 
@@ -59,10 +60,17 @@ def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
     lists = int(tally.arms[INTERLEAVED].measures[:, page_sums.QUERIES].sum()) if INTERLEAVED in tally.arms else 0
     if not lists or not sums.any():
         return ()
+    means = mean_characters(tally)
     return tuple(
-        Neutrality(name, int(shown) / lists, int(first) / lists, int(total) / ONE / int(shown) if shown else None)
-        for name, (shown, first, total) in zip(tally.about.rankers, sums, strict=True)
+        Neutrality(name, int(shown) / lists, int(first) / lists, int(total) / ONE / int(shown) if shown else None, mean)
+        for name, (shown, first, total), mean in zip(tally.about.rankers, sums, means, strict=True)
     )
+
+
+def mean_characters(tally: Tally) -> list[float | None]:
+    """The mean length of the texts that each ranker owns, None if no length is known."""
+    sums = tally.evidence.draws.characters.sum(axis=0).tolist()
+    return [characters / texts if texts else None for texts, characters in sums]
 
 
 @health_check(CheckCode.FAIR_LISTS, "Fair lists", interleaved=True)
@@ -132,6 +140,38 @@ def rankings_differ(data: CheckInput) -> CheckResult | None:
     figure = f"in {share:.1%} of lists"
     remedy = "the rankers show nearly the same lists: most impressions give no information"
     return CheckResult(WARNING if share < MIN_DIFFERENT else OK, figure, remedy)
+
+
+@health_check(CheckCode.PASSAGE_LENGTHS, "Passage lengths", interleaved=True)
+def passage_lengths(data: CheckInput) -> CheckResult | None:
+    """Only if the log has lengths of texts: are the texts of all rankers about equally long? Models cite longer
+    passages more often, so the preference may be one for length. It warns if means differ by more than 10 % and chance
+    does not explain it. Cut the passages of all rankers in the same way, and compare again.
+    """
+    rankers, sums = data.tally.about.rankers, data.tally.evidence.draws.characters
+    means = [(mean, name) for mean, name in zip(mean_characters(data.tally), rankers, strict=True) if mean is not None]
+    if len(means) < 2:
+        return None
+    (least, shortest), (most, longest) = min(means), max(means)
+    figure = f"texts of {longest} have {most:,.0f} characters on average, those of {shortest} {least:,.0f}"
+    if most <= MATERIAL_LENGTH * least:
+        return CheckResult(OK, figure)
+    p_value = _length_p_value(*(sums[:, rankers.index(name)].T for name in (longest, shortest)))
+    if p_value is None:
+        return CheckResult(SKIPPED, f"{figure}; too few people to tell whether that is chance")
+    adjusted = min(1.0, p_value * len(means) * (len(means) - 1) / 2)  # the furthest apart of all pairs
+    remedy = "longer passages are cited more: cut the passages of all rankers in the same way, and compare again"
+    figure += f", p = {adjusted:.2g}" if adjusted else ""
+    return CheckResult(WARNING if adjusted < codes.WARN_BELOW else OK, figure, remedy)
+
+
+def _length_p_value(first: Array, second: Array) -> float | None:
+    """The p-value that two rankers have texts of the same length, from `[texts or characters, bucket]` of each."""
+    gap = difference(first[1], first[0], second[1], second[0])
+    parts = [jackknife(characters, texts) for texts, characters in (first, second)]
+    if min(float(part.effective[0]) for part in parts) < MIN_BUCKETS:
+        return None
+    return gap.p_value if gap.p_value is not None else float(not gap.value)  # all texts of a ranker have one length
 
 
 @health_check(CheckCode.CONSTRAINTS_MET, "Constraints met", interleaved=True)

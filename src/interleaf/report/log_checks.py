@@ -196,6 +196,16 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     return result._replace(figure=result.figure + by_cause)
 
 
+@health_check(CheckCode.EVENTS_NOT_ON_LIST, f"Events {EventStatus.NOT_ON_LIST.text}")
+def events_not_on_list(data: CheckInput) -> CheckResult | None:
+    """Only for logs that were joined from two tables: events on documents that are not in the list. Clicks on ads are
+    fine; otherwise look for ids that are written differently in the two tables.
+    """
+    number = data.tally.events[EventStatus.NOT_ON_LIST]
+    remedy = "fine for ads; otherwise log the same document ids in both tables"
+    return _lost(data.tally, number, remedy, fail=1.0) if number else None
+
+
 @health_check(CheckCode.EVENTS_EARLY, "Events before their impression")
 def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""

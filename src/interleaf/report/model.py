@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from interleaf.report.choice_result import ChoiceResult
 from interleaf.report.format import count, digits, probability, share, signed, slashed, spaced, span
 from interleaf.stable_codes import Code
 from interleaf.stats.compare import ALIKE, Interval
@@ -27,12 +28,22 @@ class VerdictCode(Code):
     """
 
     BROKEN = "broken", "a health check failed"
+    GUARDRAIL = "guardrail", "a guardrail is broken: an arm does more harm than is acceptable"
     DISAGREE = "disagree", "people and visits prefer different rankers"
     ALIKE = "alike", "the interval lies between -d and +d"
     PREFERRED = "preferred", "the interval is above 0"
     WORSE = "worse", "the interval is below 0: people prefer the control"
     NO_WORSE = "no_worse", "the interval is above -d: the candidate may be worse, but by less than matters"
     UNDECIDED = "undecided", "nothing of this is shown yet"
+
+
+class GuardrailCode(Code):
+    """What a guardrail shows; harm is the difference to the other arm, in the direction that is worse."""
+
+    OK = "ok", "the interval of the harm is below the margin"
+    BROKEN = "broken", "the interval of the harm is above the margin"
+    UNDECIDED = "undecided", "the interval contains the margin, or there is none yet"
+    UNKNOWN = "unknown", "there are no arms to compare, or no data for this metric"
 
 
 class TableColumn(NamedTuple):
@@ -221,6 +232,26 @@ class ReportArm:
 
 
 @dataclass(frozen=True)
+class Guardrail:
+    """A metric of an arm compared with that of the arm `base`: does it do more harm than the margin?
+
+    `harm` is the difference between the two arms, above 0 if the arm is worse, with its interval by the rule of the
+    report. It is not corrected for other metrics. `code` is a `GuardrailCode`.
+    """
+
+    metric: str
+    margin: float
+    code: str
+    arm: str | None = None
+    base: str | None = None
+    value: float | None = None
+    base_value: float | None = None
+    harm: float | None = None
+    interval: Interval | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Slot:
     """A position of the shown list and one ranker: its share of the owned slots, and the expected share."""
 
@@ -238,12 +269,14 @@ class Neutrality:
 
     `documents_shown` is how many documents of its own first page a list has on average, `shown_first` the share of
     lists that begin with its top document, and `mean_reciprocal_rank` the mean of 1 / rank of the shown documents.
+    `mean_characters` is the mean length of the texts that the ranker owns, if the log has lengths.
     """
 
     ranker: str
     documents_shown: float
     shown_first: float
     mean_reciprocal_rank: float | None
+    mean_characters: float | None = None
 
 
 @dataclass(frozen=True)
@@ -315,6 +348,7 @@ class Verdict:
     """The answer in a sentence. Without a `winner`, no difference is shown. `why` lists failed health checks.
 
     `codes` are all `VerdictCode`s that apply, and `code` is the first of them. `next_step` says what to do now.
+    `broken_guardrails` has a sentence for each broken guardrail; these do not change the winner.
     """
 
     sentence: str
@@ -324,6 +358,7 @@ class Verdict:
     code: str = VerdictCode.UNDECIDED.value
     next_step: str = ""
     codes: tuple[str, ...] = ()
+    broken_guardrails: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -383,3 +418,5 @@ class ReportData:
     margin: float | None = None
     value_cap: float | None = None
     value_cut: float | None = None
+    guardrails: tuple[Guardrail, ...] = ()
+    choice: ChoiceResult | None = None

@@ -40,7 +40,9 @@ class ReportSettings:
     preference that matters: rankers whose interval is inside of it are alike (default: 0.01, none for values). `cap`:
     if events count by their values, the largest total value of a unit that counts (default: the 99th percentile of
     units with an event). `secondary`: if this is not the primary metric, the number of all other metrics; intervals and
-    p-values hold for them together.
+    p-values hold for them together. `guardrails` are metrics of arms, each with the largest harm that is acceptable
+    (`metrics.guardrail_metrics` has them). If the best of many is chosen, `start_rankers` are those at the start
+    (default: those in the log), and `known_epoch` is the last epoch by whose results rankers leave (default: all).
     """
 
     control: str | None = None
@@ -56,6 +58,9 @@ class ReportSettings:
     margin: float | None = None
     cap: float | None = None
     secondary: int = 0
+    guardrails: Mapping[str, float] | None = None
+    start_rankers: Sequence[str] = ()
+    known_epoch: int | None = None
 
     @property
     def metrics(self) -> int:

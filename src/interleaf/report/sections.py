@@ -403,14 +403,21 @@ def neutrality(report: ReportData, names: Names) -> Section | None:
     """How much of each ranker the lists show."""
     if not report.neutrality:
         return None
-    grid = Grid("neutrality", "", ["ranker"], ("documents shown", "shown first", "mean reciprocal rank"))
+    has_lengths = any(row.mean_characters is not None for row in report.neutrality)
+    columns = ("documents shown", "shown first", "mean reciprocal rank", *(["mean characters"] * has_lengths))
+    grid = Grid("neutrality", "", ["ranker"], columns)
     for row in report.neutrality:
         mean = write(lambda value: f"{value:.3f}", row.mean_reciprocal_rank)
-        grid.add(names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", share(row.shown_first), mean)
+        lengths = [write(lambda value: f"{value:,.0f}", row.mean_characters)] * has_lengths
+        grid.add(
+            names[row.ranker], names[row.ranker], f"{row.documents_shown:,.2f}", share(row.shown_first), mean, *lengths
+        )
     words = (
         "How much of each ranker the lists show, before any click. Documents shown: how many documents of its own "
         "first page a list has, whichever ranker they were picked for. Shown first: the share of lists that begin with "
-        "its top document. Mean reciprocal rank: how high its documents are, on average.",
+        "its top document. Mean reciprocal rank: how high its documents are, on average."
+        + " Mean characters: how long the texts are that it owns, on average."
+        * has_lengths,
         "The numbers of two rankers should be about the same. The check Fair lists tests whether the draw was fair."
         if len(report.neutrality) == 2
         else "Rankers that agree with others share documents with them, so their numbers are higher. That is no fault. "

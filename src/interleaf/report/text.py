@@ -10,8 +10,9 @@ import sys
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from interleaf.report.layout import EVEN, MARKS, SPLIT, UNTRUSTED, WINNER, ReportPage, lay_out
-from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData
+from interleaf.report.guardrail_table import GUARDRAIL_MARKS
+from interleaf.report.layout import EVEN, GREY, HARMFUL, MARKS, SPLIT, UNTRUSTED, WINNER, ReportPage, lay_out
+from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, GuardrailCode, ReportData
 from interleaf.report.sections import Section
 from interleaf.tables import Table, escape
 
@@ -19,11 +20,13 @@ COLOURS = {
     WINNER: "green",
     EVEN: "blue",
     SPLIT: "yellow",
+    HARMFUL: "red",
     UNTRUSTED: "red",
     MARKS[FAILED]: "bold red",
     MARKS[WARNING]: "yellow",
     MARKS[OK]: "green",
     MARKS[SKIPPED]: "dim",
+    GUARDRAIL_MARKS[GuardrailCode.BROKEN]: "bold red",
 }
 
 
@@ -50,8 +53,8 @@ def show(report: ReportData, file: TextIO | None = None) -> None:
 
 
 def _verdict(page: ReportPage) -> list[str]:
-    """The sentence of the verdict; before it, if it cannot be trusted, a warning and the reasons."""
-    warning = ["\n".join([page.headline, *[f"  {reason}" for reason in page.why]])] if page.tone == UNTRUSTED else []
+    """The sentence of the verdict; before it, if nobody should act on it yet, a warning and the reasons."""
+    warning = ["\n".join([page.headline, *[f"  {reason}" for reason in page.why]])] if page.tone in GREY else []
     return [*warning, page.sentence]
 
 
@@ -60,8 +63,8 @@ def _show_in_colour(page: ReportPage, console: Any) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
-    verdict = Text("\n\n".join(_verdict(page)), style="dim" if page.tone == UNTRUSTED else "bold")
-    if page.tone == UNTRUSTED:
+    verdict = Text("\n\n".join(_verdict(page)), style="dim" if page.tone in GREY else "bold")
+    if page.tone in GREY:
         verdict.stylize("not dim bold red", 0, len(page.headline))
     console.print(Text(page.title, style="bold"))
     console.print(Panel(verdict, border_style=COLOURS[page.tone]))
@@ -101,8 +104,8 @@ def to_markdown(report: ReportData) -> str:
 
 
 def _quoted_verdict(page: ReportPage) -> str:
-    """The verdict as a quotation, in bold if it can be trusted; otherwise a bold warning and the reasons come first."""
-    if page.tone != UNTRUSTED:
+    """The verdict as a quotation, in bold if one can act on it; otherwise a bold warning and the reasons come first."""
+    if page.tone not in GREY:
         return f"> **{escape(page.sentence)}**"
     why = [f"> - {_line(reason)}" for reason in page.why]
     return "\n".join([f"> **{page.headline}**", ">", *why, ">", f"> {_line(page.sentence)}"])

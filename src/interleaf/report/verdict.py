@@ -30,7 +30,7 @@ def verdict(
     If each person sees the list of one ranker, `counted` says what is compared: `clicks` or `events` per search.
     `value_cap`: events count by their values, per person and up to this cap.
     """
-    failed = tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
+    failed = list_failed(checks)
     sentence, winner = _answer(comparisons, settings, totals, counted, value_cap)
     if counted:
         sentence += f" This is an A/B test on {counted}: each person sees the list of one ranker."
@@ -44,6 +44,11 @@ def verdict(
     if code == VerdictCode.PREFERRED and not counted and any(one.is_loss_of(winner) for one in lifts):
         step = f"Compare both in an A/B test before you make {winner} live: its own list would get fewer clicks."
     return Verdict(sentence, winner, not failed, failed, code.value, step, tuple(one.value for one in codes))
+
+
+def list_failed(checks: Sequence[Check]) -> tuple[str, ...]:
+    """The health checks that failed, each with its result."""
+    return tuple(f"{check.name}: {check.figure}" for check in checks if check.status == model.FAILED)
 
 
 def _codes(

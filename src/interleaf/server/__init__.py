@@ -2,4 +2,4 @@
 
 from interleaf.environment import require
 
-require("serve", "the service needs", "starlette", "uvicorn", "httptools", "jinja2")
+require("serve", "the service needs", "starlette", "uvicorn", "httptools")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import sys
 from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
@@ -16,16 +14,15 @@ from starlette.types import Receive, Scope, Send
 from interleaf.server import dashboard, openapi
 from interleaf.server.auth import BROWSER, OPEN, check_scope
 from interleaf.server.automation import Automation
+from interleaf.server.connection_limits import SERVICE
 from interleaf.server.middleware import Middleware, read_body
 from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
+from interleaf.server.process_tuning import tune_interpreter
 from interleaf.server.rate_limits import network_of
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
-from interleaf.server.service import SERVICE, Clock, Service, ServiceSettings, log, monotonic, now
+from interleaf.server.service import Clock, Service, ServiceSettings, log, monotonic, now
 from interleaf.store.records import INGEST, READ, AccessKey
 from interleaf.store.sql import SqlStore
-
-COLLECTED_AFTER = 50_000  # allocated objects between two runs of the garbage collector
-SWITCHED_AFTER = 1e-4  # thread switch interval in seconds; Python's default is 5 ms
 
 
 def create_app(
@@ -40,10 +37,7 @@ def create_app(
         await service.start()
         automation.start()
         if service.settings.own_process:  # nothing else runs here, so tune the interpreter for the service
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(COLLECTED_AFTER, 20, 20)  # requests leave no cycles; collecting took 1/6 of all time
-            sys.setswitchinterval(SWITCHED_AFTER)
+            tune_interpreter()
         log.info("ready")
         yield {SERVICE: service}
         await automation.stop()

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 
 from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
-from interleaf.experiment.settings import STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_DECIDED
-from interleaf.report.model import FAILED, ReportData, VerdictCode
+from interleaf.experiment.settings import STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_DECIDED, STOP_GUARDRAIL
+from interleaf.report.format import several
+from interleaf.report.model import FAILED, GuardrailCode, ReportData, VerdictCode
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, Service, log
 from interleaf.server.webhooks import WebhookSender
-from interleaf.store.outbox import HEALTH, VERDICT, Webhook
+from interleaf.store.outbox import GUARDRAIL, HEALTH, VERDICT, Webhook
 from interleaf.store.records import Stored
 from interleaf.store.watch import Change, Watched
 
@@ -29,6 +30,7 @@ FIRST_DELAY, DELAY_FACTOR, MAX_DELAY = 30.0, 3.0, 6 * 3600.0  # seconds; the ten
 JITTER = 0.2  # share by which a delay may be shorter or longer
 AT_ONCE = 4  # webhooks that a worker sends at once
 MAX_REST = 5.0  # seconds between the looks at two experiments
+MAX_NAMED = 5  # broken guardrails in a note
 LOOKS = 10  # experiments that a worker claims at a time
 _DECISIONS = {VerdictCode.PREFERRED.value, VerdictCode.WORSE.value}
 Result = TypeVar("Result")
@@ -37,6 +39,11 @@ Result = TypeVar("Result")
 def _failed(report: ReportData) -> dict[str, str]:
     """The names of the health checks that failed, by code."""
     return {check.code: check.name for check in report.health if check.status == FAILED}
+
+
+def _broken(report: ReportData) -> list[str]:
+    """The metrics of broken guardrails, each with its arm."""
+    return sorted(f"{one.metric} of {one.arm}" for one in report.guardrails if one.code == GuardrailCode.BROKEN)
 
 
 def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Change]:
@@ -50,8 +57,13 @@ def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Cha
             sorted(failed),
             f"failed: {', '.join(failed.values())}" if failed else "no health check fails any more",
         ),
+        Change(
+            GUARDRAIL,
+            _broken(report),
+            several(verdict.broken_guardrails, MAX_NAMED) or "no guardrail is broken any more",
+        ),
     ]
-    last_values = {VERDICT: before, HEALTH: watched.values.get(HEALTH, [])}
+    last_values = {VERDICT: before, **{kind: watched.values.get(kind, []) for kind in (HEALTH, GUARDRAIL)}}
     for change in seen:
         last = watched.times.get(change.kind)
         if change.value != last_values[change.kind] and (last is None or abs(now - last) >= MIN_PAUSE):
@@ -64,13 +76,19 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     codes = verdict.codes if verdict.trusted else ()
     budget, failed = settings.max_units, ", ".join(_failed(report).values())
     reasons = {
-        STOP_DECIDED: verdict.sentence if _DECISIONS & {*codes} else "",
+        STOP_DECIDED: verdict.sentence if _DECISIONS & {*codes} or _is_chosen(report) else "",
         STOP_ALIKE: verdict.sentence if VerdictCode.ALIKE.value in codes else "",
         STOP_BROKEN: f"these health checks failed: {failed}" if failed else "",
+        STOP_GUARDRAIL: several(verdict.broken_guardrails, MAX_NAMED),
         STOP_BUDGET: f"{units:,} units took part" if budget is not None and units >= budget else "",
     }
     applies = (f"rule {rule}: {why}" for rule, why in reasons.items() if why and rule in settings.stop_when)
     return next(applies, "")
+
+
+def _is_chosen(report: ReportData) -> bool:
+    """Whether the best of many rankers is chosen: all others left."""
+    return report.verdict.trusted and report.choice is not None and report.choice.decided
 
 
 def delay_after(tries: int, chance: float) -> int:
@@ -97,8 +115,9 @@ def _logged() -> Iterator[None]:
 class Automation:
     """The background tasks of one worker that look at running experiments, and that send webhooks."""
 
-    def __init__(self, service: Service, chance: Callable[[], float] = random.random) -> None:
-        self._service, self._store, self._chance = service, service.store, chance
+    def __init__(self, service: Service, chance: Callable[[], float] | None = None) -> None:
+        self._service, self._store = service, service.store
+        self._chance = chance or random.Random().random
         self._sender = WebhookSender(service.settings.webhooks)
         self._threads = ThreadPoolExecutor(AT_ONCE + 1, "interleaf-automation")
         self._tasks: list[asyncio.Task[None]] = []
@@ -162,6 +181,7 @@ class Automation:
             "previous": watched.values.get(VERDICT, VerdictCode.UNDECIDED.value),
             "sentence": report.verdict.sentence,
             "failed": sorted(_failed(report)),
+            "broken_guardrails": _broken(report),
         }
         stored = self._store.note_changes(watched, changes, facts, now, stop)
         if stored is not None:

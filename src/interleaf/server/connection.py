@@ -15,8 +15,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from interleaf.server.connection_limits import SERVICE, ConnectionOwner
 from interleaf.server.schemas import RETRY, ApiError, error_response
-from interleaf.server.service import SERVICE, Service
 
 IDLE, HEAD, BODY = "idle", "head", "body"  # what the client is sending
 MAX_DISCARDED = 1_000_000  # bytes that a client may send after its request was answered
@@ -24,11 +24,11 @@ LINGER_SECONDS = 2.0  # a refused client gets this long to read the answer while
 
 
 class Connection(HttpToolsProtocol):
-    """The protocol that `interleaf serve` gives to uvicorn."""
+    """The protocol that `interleaf serve` and `interleaf proxy` give to uvicorn."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._service: Service = app_state[SERVICE]
+        self._service: ConnectionOwner = app_state[SERVICE]
         self._limits = self._service.settings
         self._stage, self._number = IDLE, 0  # number: of the request on this connection
         self._head_bytes = 0  # of the headers so far

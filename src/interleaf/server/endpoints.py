@@ -17,9 +17,9 @@ from interleaf.log import schema
 from interleaf.log.parquet import parquet_pieces
 from interleaf.server import schemas
 from interleaf.server.auth import OPEN
-from interleaf.server.ingest import hash_if_secret, refuse_nulls
+from interleaf.server.ingest import hash_if_secret
 from interleaf.server.reports import CurrentReports
-from interleaf.server.schemas import ApiError, JsonResponse
+from interleaf.server.schemas import ApiError, JsonResponse, refuse_nulls
 from interleaf.server.service import Service, log
 from interleaf.store.database import is_kept
 from interleaf.store.records import STATES, AccessKey, Search, Stored
@@ -195,6 +195,14 @@ def read_version(request: Request, stored: Stored) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) not in stored.versions:
         raise ApiError(404, "unknown", f"there is no version {text[:20]!r}; the latest is {stored.version}", "version")
     return int(text)
+
+
+async def plans(service: Service, request: Request, body: bytes, who: AccessKey) -> Response:
+    """The plans of epochs: which rankers were chosen, with which shares, and who left."""
+    stored = await service.experiment(request.path_params["name"])
+    version = read_version(request, stored)
+    made = await asyncio.to_thread(service.store.epoch_plans, stored.settings.name, version)
+    return JsonResponse(schemas.PlansResponse(version, [plan.to_dict() for plan in made]))
 
 
 def export_name(settings: Experiment, version: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from time import time_ns
 from typing import Any
@@ -13,15 +14,16 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from interleaf.errors import StateError, listed
+from interleaf.errors import ExperimentError, StateError, listed
 from interleaf.experiment import Experiment, Request, extend_list
 from interleaf.experiment.assignment import OUTSIDE
-from interleaf.experiment.serving import Shown, chance_key, plan_list, unmixed_page
+from interleaf.experiment.serving import ChosenGroup, Shown, chance_key, plan_list, unmixed_page
+from interleaf.experiment.settings import CHOOSE
 from interleaf.interleaving.rankings import collapse
 from interleaf.methods.registry import resolve
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
-from interleaf.server.schemas import RETRY, ApiError, JsonResponse
+from interleaf.server.schemas import RETRY, ApiError, JsonResponse, refuse_nulls
 from interleaf.server.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.impression_rows import encode_lists
 from interleaf.store.privacy import HASH, KEEP, hash_unit
@@ -53,7 +55,10 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     request = Request(data.impression or new_id(), data.unit, data.query, rankings, data.k, data.page, fixed)
     if data.page > 1:
         return await _next_page(service, stored, data, request)
-    shown = plan_list(settings, version, request)
+    group = None
+    if settings.mode == CHOOSE:
+        group = await _find_group(service, settings, version, request, now if data.time is None else None)
+    shown = plan_list(settings, version, request, group)
     if shown.noted is None:
         service.metrics.count_impression(settings.name, shown.arm, None)
         return JsonResponse(schemas.InterleaveResponse(None, shown.documents, shown.arm, version, None))
@@ -62,7 +67,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     impression = StoredImpression(
         *(request.impression, settings.name, version, hash_if_secret(service, data.unit), time, closes, {}, until),
         shown=shown,
-        extras=_collect_extras(service, settings, data),
+        extras=_collect_extras(service, settings, data, shown.rankers),
     )
     documents = sum([len(ranking) for ranking in rankings.values() if ranking])
     if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
@@ -77,6 +82,20 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     if before["experiment"] != settings.name:
         raise ApiError(422, "invalid", "this impression id is another experiment's; give a fresh one", "impression")
     return _respond(service, impression.id, settings.name, extend_list(before, 1), before["version"])
+
+
+async def _find_group(
+    service: Service, settings: Experiment, version: int, request: Request, now: int | None
+) -> ChosenGroup | None:
+    """The rankers of a unit, if the best of many is chosen; None if the control is shown, as for a list from before."""
+    if request.unit is None:
+        remedy = "rankers are chosen by user; give the user's id, the same as in the request for the rankers to run"
+        raise ExperimentError("unit", None, remedy)
+    if now is None:
+        return None
+    given = [ranker for ranker, ranking in request.rankings.items() if ranking]
+    found = await service.choosing.find_group(settings, version, request.unit, now, given)
+    return None if found is None else found[1]
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:
@@ -110,6 +129,9 @@ async def _next_page(service: Service, stored: Stored, data: schemas.InterleaveR
         if data.captions:
             more = [data.captions.get(document) for document in shown.row["documents"][len(row["documents"]) :]]
             shown.row["captions"] = [*(row["captions"] or [None] * len(row["documents"])), *msgspec.to_builtins(more)]
+        if data.characters:
+            lengths = [data.characters.get(document) for document in shown.row["documents"][len(row["documents"]) :]]
+            shown.row["characters"] = [*(row["characters"] or [None] * len(row["documents"])), *lengths]
         if service.hides:
             shown.row["key"] = None  # as in `_collect_extras`
         await asyncio.to_thread(service.store.extend, name, shown.row)
@@ -125,9 +147,12 @@ def _respond(
     return JsonResponse(schemas.InterleaveResponse(impression, shown.documents, shown.arm, version, token), status)
 
 
-def _collect_extras(service: Service, settings: Experiment, data: schemas.InterleaveRequest) -> dict[str, Any]:
+def _collect_extras(
+    service: Service, settings: Experiment, data: schemas.InterleaveRequest, rankers: Iterable[str]
+) -> dict[str, Any]:
     """The columns of a request that are stored besides the list."""
     extras: dict[str, Any] = {"attributes": data.attributes, "captions": data.captions}
+    extras["characters"] = data.characters
     if data.session is not None:
         extras["session"] = hash_if_secret(service, data.session)
     if service.hides:
@@ -135,7 +160,7 @@ def _collect_extras(service: Service, settings: Experiment, data: schemas.Interl
     if service.settings.queries != KEEP:
         extras["query"] = hash_if_secret(service, data.query) if service.settings.queries == HASH else None
     if data.latency:
-        extras["latency"] = [data.latency.get(ranker) for ranker in settings.rankers]
+        extras["latency"] = [data.latency.get(ranker) for ranker in rankers]
     rule = service.bots.rule(settings, data.unit, data.user_agent)
     if rule is not None:
         extras["excluded"] = rule
@@ -232,22 +257,3 @@ os.register_at_fork(after_in_child=_ids.clear)
 def to_microseconds(time: datetime) -> int:
     """Microseconds since 1970."""
     return round(time.timestamp() * 1e6)
-
-
-def refuse_nulls(body: bytes, data: Any) -> None:
-    """Refuse the character NUL, which databases and terminals cannot handle."""
-    if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(data))) is not None:
-        raise ApiError(422, "invalid", "the request contains the character NUL; remove it", field or None)
-
-
-def _null_field(value: Any, field: str = "") -> str | None:
-    """The field that contains the character NUL, such as `events[3].unit`; None if there is none."""
-    if isinstance(value, dict):
-        if any(isinstance(key, str) and "\0" in key for key in value):
-            return field
-        places = ((f"{field}.{key}" if field else str(key), item) for key, item in value.items())
-    elif isinstance(value, list):
-        places = ((f"{field}[{index}]", item) for index, item in enumerate(value))
-    else:
-        return field if isinstance(value, str) and "\0" in value else None
-    return next((inner for place, item in places if (inner := _null_field(item, place)) is not None), None)

@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interleaf.errors import InterleafError
+from interleaf.server.process_tuning import allow_files
 from interleaf.server.service import ServiceSettings
 from interleaf.server.webhooks import WebhookSettings
 from interleaf.store import open_store
 
-OTHER_FILES = 200  # files besides connections: store, logs, threads; a generous guess
 _HANDED_DOWN = "INTERLEAF_SERVE"  # environment variable for workers, which call `worker_app`
 
 
@@ -60,9 +60,10 @@ def serve(place: Place, settings: ServiceSettings) -> None:
             )
         store.use_unit_secret(settings.unit_secret, now())
         store.use_queries(settings.queries, now())
-    _allow_files(settings.max_connections)
+    allow_files(settings.max_connections)
     set_up()
-    settings = replace(settings, warming=str(warming.begin()[1]))
+    if not warming.is_done():
+        settings = replace(settings, warming=str(warming.begin()[1]))
     print(f"interleaf serves http://{place.host}:{place.port}/ from {_describe_store(place.store)}", flush=True)
     options: dict[str, Any] = {
         "host": place.host,
@@ -85,18 +86,6 @@ def serve(place: Place, settings: ServiceSettings) -> None:
     with tempfile.TemporaryDirectory(prefix="interleaf-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # so that every worker reports the metrics of all
         uvicorn.run("interleaf.server.launch:worker_app", factory=True, workers=place.workers, **options)
-
-
-def _allow_files(connections: int) -> None:
-    """Raise the limit of open files to the number of connections, as far as the system permits."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = connections + OTHER_FILES
-    if resource.RLIM_INFINITY not in (soft, hard):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(needed, hard)), hard))
 
 
 def _describe_store(store: str) -> str:

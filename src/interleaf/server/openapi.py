@@ -14,7 +14,7 @@ from starlette.responses import Response
 from interleaf import __version__
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
-from interleaf.server import endpoints, ingest, schemas
+from interleaf.server import choosing, endpoints, ingest, schemas
 from interleaf.store.records import ADMIN, INGEST, READ, STATES
 
 PUBLIC, EITHER = "public", "read or ingest"
@@ -59,6 +59,10 @@ CALLS = (  # in the order in which the router tries them: calls of search traffi
         *(schemas.InterleaveRequest, schemas.InterleaveResponse, 201),
     ),
     Call(
+        *("POST", _ONE + "/choose", INGEST, "which rankers to run for a user", choosing.choose),
+        *(schemas.ChooseRequest, schemas.ChooseResponse),
+    ),
+    Call(
         *("POST", EVENTS, INGEST, "report clicks and other events", ingest.events),
         *(schemas.EventsRequest, schemas.EventsResponse, 202, True),
     ),
@@ -80,6 +84,7 @@ CALLS = (  # in the order in which the router tries them: calls of search traffi
         query={"confirm": {"type": "string"}},
     ),
     Call("GET", _ONE + "/report", READ, "the report, as on the page", endpoints.report, None, schemas.ReportResponse),
+    Call("GET", _ONE + "/plans", READ, "the plans of epochs", endpoints.plans, None, schemas.PlansResponse),
     Call("GET", _ONE + "/log", READ, "the native log, as Parquet", endpoints.export, None, bytes),
     Call("DELETE", _UNIT, ADMIN, "delete all rows of a unit", endpoints.forget, None, schemas.ForgetResponse),
     Call("GET", "/livez", PUBLIC, "whether the process answers (not the store)", endpoints.live, None, _HEALTH),
@@ -142,7 +147,7 @@ def _operation(call: Call, address: str) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in re.findall(r"{(\w+)}", address)
     ]
-    if call.path.endswith(("/report", "/log")):
+    if call.path.endswith(("/report", "/log", "/plans")):
         parameters.append({"name": "version", "in": "query", "schema": {"type": "integer", "minimum": 1}})
     parameters += [
         {"name": name, "in": "query", "required": name == "confirm", "schema": schema}

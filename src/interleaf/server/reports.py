@@ -11,6 +11,7 @@ from itertools import islice
 
 from interleaf.decode.attributes import query_text
 from interleaf.errors import InterleafError
+from interleaf.experiment.settings import CHOOSE
 from interleaf.log.drop_reasons import EventStatus
 from interleaf.report.build import report
 from interleaf.report.report import Report
@@ -78,10 +79,15 @@ class Reports:
         def find_text(number: int) -> str | None:
             return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
 
+        known = None
+        if settings.mode == CHOOSE and stored.state == RUNNING:
+            known = self._store.last_known_epoch(name, version)  # the results of later epochs are not complete yet
         try:
             reports = {
                 metric: report(
-                    with_lost(tally, apart, elsewhere, idle), report_settings_of(settings, metric), find_text
+                    with_lost(tally, apart, elsewhere, idle),
+                    replace(report_settings_of(settings, metric), known_epoch=known),
+                    find_text,
                 )
                 for metric, tally in tallies.items()
             }

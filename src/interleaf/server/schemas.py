@@ -25,6 +25,8 @@ Label = Annotated[str, Meta(min_length=1, max_length=limits.MAX_LABEL)]
 Query = Annotated[str, Meta(max_length=limits.MAX_QUERY)]
 Long = Annotated[str, Meta(max_length=limits.MAX_CAPTION)]
 Ranking = Annotated[list[Id], Meta(max_length=MAX_DOCUMENTS, description="document ids, best first, each once")]
+TextLength = Annotated[int, Meta(ge=0, le=limits.MAX_CHARACTERS, description="characters of the text of a document")]
+TextLengths = Annotated[dict[Id, TextLength], Meta(max_length=limits.MAX_CAPTIONS)]
 Seconds = Annotated[float, Meta(ge=0, le=limits.MAX_DWELL)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
@@ -99,12 +101,32 @@ class InterleaveRequest(Struct, forbid_unknown_fields=True):
     page: Annotated[int, Meta(ge=1, le=limits.MAX_PAGE)] = 1
     attributes: Annotated[dict[Label, Id], Meta(max_length=limits.MAX_ATTRIBUTES)] | None = None
     captions: Annotated[dict[Id, Caption], Meta(max_length=limits.MAX_CAPTIONS)] | None = None
+    characters: TextLengths | None = None
     fixed: Annotated[dict[Annotated[int, Meta(ge=1, le=limits.MAX_FIXED)], Id], Meta(max_length=100)] | None = None
     groups: Annotated[dict[Id, Id], Meta(max_length=2 * MAX_DOCUMENTS, description="document to group")] | None = None
     latency: Annotated[dict[Label, Annotated[float, Meta(ge=0, le=1e7)]], Meta(max_length=100)] | None = None
     user_agent: Annotated[str, Meta(max_length=limits.MAX_USER_AGENT)] | None = None
     time: Moment | None = None
     version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
+class ChooseRequest(Struct, forbid_unknown_fields=True):
+    """The user for whom rankers are to be run."""
+
+    unit: Name
+
+
+class ChooseResponse(Struct):
+    """The rankers to run for this user now, whose rankings the next request for a list needs.
+
+    `epoch`: until when they stay the same; null if the experiment does not choose among many rankers, or if there is
+    no plan: then only the control is run.
+    """
+
+    rankers: list[str]
+    arm: str
+    version: int
+    epoch: int | None
 
 
 class InterleaveResponse(Struct):
@@ -200,6 +222,13 @@ class ReportResponse(Struct):
     apart: dict[str, int]
 
 
+class PlansResponse(Struct):
+    """The plans of all epochs of a version, if the experiment chooses the best of many rankers."""
+
+    version: int
+    plans: list[dict[str, Any]]
+
+
 class HealthResponse(Struct):
     """The service is healthy."""
 
@@ -286,3 +315,22 @@ def error_response(error: Exception, route: str = "other") -> JsonResponse:
             status, code, message = 500, "internal", "something went wrong on our side; it has been logged"
             log.error("a request failed", exc_info=error, extra={"route": route})
     return JsonResponse(ErrorResponse(ErrorBody(code, message, field or msgspec.UNSET)), status, headers)
+
+
+def refuse_nulls(body: bytes, data: Any) -> None:
+    """Refuse the character NUL, which databases and terminals cannot handle."""
+    if b"\\u0000" in body and (field := _null_field(msgspec.to_builtins(data))) is not None:
+        raise ApiError(422, "invalid", "the request contains the character NUL; remove it", field or None)
+
+
+def _null_field(value: Any, field: str = "") -> str | None:
+    """The field that contains the character NUL, such as `events[3].unit`; None if there is none."""
+    if isinstance(value, dict):
+        if any(isinstance(key, str) and "\0" in key for key in value):
+            return field
+        places = ((f"{field}.{key}" if field else str(key), item) for key, item in value.items())
+    elif isinstance(value, list):
+        places = ((f"{field}[{index}]", item) for index, item in enumerate(value))
+    else:
+        return field if isinstance(value, str) and "\0" in value else None
+    return next((inner for place, item in places if (inner := _null_field(item, place)) is not None), None)

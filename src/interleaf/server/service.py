@@ -18,6 +18,8 @@ from interleaf.interleaving.api import warm_composing
 from interleaf.server import warming
 from interleaf.server.auth import MAX_CACHED, REFRESH_AFTER, TTL, Access, Tokens
 from interleaf.server.cache import TTLCache
+from interleaf.server.choosing import Choosing
+from interleaf.server.connection_limits import ConnectionLimits
 from interleaf.server.monitoring import Metrics
 from interleaf.server.rate_limits import Bots, Rates
 from interleaf.server.reports import CurrentReports, Reports
@@ -31,13 +33,11 @@ from interleaf.store.time_check import StoreTime
 
 
 @dataclass(frozen=True)
-class ServiceSettings:
+class ServiceSettings(ConnectionLimits):
     """Limits and privacy settings.
 
-    `max_url`, `max_head`, `max_body`: bytes. `head_seconds`, `body_seconds`: maximum time to send headers and body.
-    `write_seconds`: a connection is aborted if its client reads nothing for this time (at most twice as long).
-    `max_connections`: open connections of each worker. `requests_per_second`: rate limit of a key;
-    `browser_requests_per_second`: rate limit of an address that sends no key.
+    `max_body`: bytes. `requests_per_second`: rate limit of a key; `browser_requests_per_second`: rate limit of an
+    address that sends no key.
     `unit_secret`: user ids are stored as a hash keyed with it. `queries`: whether query texts are kept, hashed or
     dropped. `retention_days`: rows of closed impressions older than that are deleted; their sums stay. `own_process`:
     nothing else runs in the process, so that the garbage collector can be tuned for the service.
@@ -47,13 +47,6 @@ class ServiceSettings:
     """
 
     max_body: int = 1_000_000
-    max_url: int = 8_000
-    max_head: int = 32_000
-    max_headers: int = 100
-    head_seconds: float = 10.0
-    body_seconds: float = 30.0
-    write_seconds: float = 30.0
-    max_connections: int = 2_000
     requests_per_second: float = 10_000.0
     browser_requests_per_second: float = 50.0
     unit_secret: bytes | None = None
@@ -88,7 +81,6 @@ SECOND = 1_000_000
 MEASURE_SECONDS = 5.0
 MAX_EVENTS = 1000  # events of an impression that browsers may send in an hour; no person does more
 READY_SECONDS = 1.0  # time limit of the store in the readiness check
-SERVICE = "service"  # its name in the state of the application
 log = logging.getLogger("interleaf.server")
 
 
@@ -125,6 +117,7 @@ class Service:
         self._keeping = ThreadPoolExecutor(1, "interleaf-fold")
         self._checking = ThreadPoolExecutor(1, "interleaf-check")
         self.reports = Reports(store, self._reporting)
+        self.choosing = Choosing(self)
         self.experiments = TTLCache(store.experiment, TTL, MAX_CACHED, refresh_after=REFRESH_AFTER)
         self._running: TTLCache[None, tuple[Stored, ...]] = TTLCache(
             lambda _: tuple(store.experiments(Search(state=RUNNING))), TTL, 1, refresh_after=REFRESH_AFTER
@@ -180,7 +173,7 @@ class Service:
         if self.settings.own_process and warming.needs_compiling(settings):
             log.info("compiling, once per installation", extra={"method": settings.method})
             await asyncio.to_thread(warming.compile_lists, settings)
-        await asyncio.to_thread(warm_composing, settings.method, len(settings.rankers))
+        await asyncio.to_thread(warm_composing, settings.method, settings.mixed)
 
     async def stop(self) -> None:
         """Wait until all writes are done, and stop."""
@@ -189,6 +182,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.write_queue.close()
         self.metrics.close()
+        await asyncio.to_thread(self.choosing.close)
         for pool in (self._reporting, self._keeping, self._checking):
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 

@@ -1,8 +1,9 @@
 """Compiles kernels in other processes; the service loads them from disk.
 
 If the service compiled them itself, it would keep the memory of the compiler. Kernels of reports are compiled in a
-background process of low priority, and reports wait for it. Kernels that compose lists are compiled when an experiment
-is started; the start waits for them. `python -m interleaf.server.warming` compiles the report kernels and exits.
+background process of low priority, and reports wait for it. When it has ended, a file beside the kernels says so, and
+further starts of the same code need no such process. Kernels that compose lists are compiled when an experiment is
+started; the start waits for them. `python -m interleaf.server.warming` compiles the report kernels and exits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -66,6 +68,37 @@ def begin() -> tuple[subprocess.Popen[bytes], Path]:
 
     Thread(target=remove_at_end, name="interleaf-warming", daemon=True).start()
     return process, folder
+
+
+def is_done() -> bool:
+    """Whether the report kernels of this code are on disk, compiled for this processor."""
+    file = _completion_file()
+    return file is not None and file.exists()
+
+
+def compile_all(mark_ready: Callable[[str], None] = lambda method: None) -> None:
+    """Compile all report kernels, and note on disk that this was done."""
+    compile_reports(mark_ready)
+    if (file := _completion_file()) is not None:
+        file.touch()
+
+
+def _completion_file() -> Path | None:
+    """Beside the compiled kernels, named by all that they depend on; None if they cannot be stored."""
+    import numba
+    from llvmlite import binding  # type: ignore[import-untyped]
+
+    from interleaf.kernels.jit import folder_of
+    from interleaf.methods.registry import DEFAULT, METHODS
+
+    folder = folder_of(METHODS[DEFAULT].kernels.compose)
+    if folder is None:
+        return None
+    features = sorted(binding.get_host_cpu_features().items())
+    digest = blake2b(f"{numba.__version__} {sys.version} {binding.get_host_cpu_name()} {features}".encode())
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(file.read_bytes())
+    return folder / f"interleaf-reports-{digest.hexdigest()[:32]}"
 
 
 def needs_compiling(settings: Experiment) -> bool:
@@ -136,7 +169,7 @@ def _run_beside(folder: Path) -> None:
     from interleaf.methods.registry import DEFAULT, METHODS
 
     if is_compiled(METHODS[DEFAULT].kernels.compose):  # otherwise nothing is cached on disk, and this is useless
-        compile_reports(lambda method: (folder / method).touch())
+        compile_all(lambda method: (folder / method).touch())
 
 
 if __name__ == "__main__":
@@ -145,8 +178,8 @@ if __name__ == "__main__":
         from interleaf.interleaving.api import warm_composing
 
         settings = Experiment.of(json.load(sys.stdin))
-        warm_composing(settings.method, len(settings.rankers))
+        warm_composing(settings.method, settings.mixed)
     elif len(sys.argv) > 1:
         _run_beside(Path(sys.argv[1]))
     else:
-        compile_reports()
+        compile_all()

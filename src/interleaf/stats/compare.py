@@ -10,6 +10,7 @@ that treat impressions as independent reach 50 %.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,39 +102,83 @@ def difference(
     counts_2: Array,
     confidence: float = 0.95,
     names: tuple[str, str] = ("first", "second"),
+    cautious: bool = False,
 ) -> Estimate:
     """The mean of the first arm minus the mean of the second; a bucket may hold people of both arms.
 
-    The error is computed by leaving a bucket out of both arms; the degrees of freedom are Welch's.
+    The error is computed by leaving a bucket out of both arms; the degrees of freedom are Welch's. A small arm that
+    lacks the rare large values of a skewed metric has a mean and an error that are too small. So if it is `cautious`,
+    the error is at least that of two arms of the same kind of people, in shares N_1 and N_2 of all impressions,
+
+        se^2 = c (1 / N_1 + 1 / N_2),   c = sum r_b^2 / (N_1 + N_2),   r_b = S_b - D N_b of each arm
+
+    and an arm whose people are all alike has the error of one impression that differs by 1.
 
     >>> difference(np.array([4, 0, 3]), np.array([4, 0, 4]), np.array([0, 1, 1]), np.array([0, 4, 4])).value
     0.625
     """
+    found = differences(sums_1, counts_1, sums_2, counts_2, confidence, names, cautious)
+    if len(found) != 1:
+        raise DataError(f"there are {len(found)} columns; give sums[bucket] and counts[bucket], or use differences")
+    return found[0]
+
+
+def differences(
+    sums_1: Array,
+    counts_1: Array,
+    sums_2: Array,
+    counts_2: Array,
+    confidence: float = 0.95,
+    names: tuple[str, str] = ("first", "second"),
+    cautious: bool = False,
+) -> tuple[Estimate, ...]:
+    """The same for many differences: one per column of `sums[bucket, column]`."""
     first, second = jackknife(sums_1, counts_1), jackknife(sums_2, counts_2)
-    if first.deviations.shape != second.deviations.shape or first.deviations.shape[1] != 1:
+    if first.deviations.shape != second.deviations.shape:
         problem = f"arms of {len(first.deviations)} and {len(second.deviations)} buckets cannot be compared"
         raise DataError(f"{problem}; give sums[bucket] of both over the same buckets, 0 where an arm has nothing")
-    values = first.values - second.values
-    buckets = ((np.asarray(counts_1) > 0) | (np.asarray(counts_2) > 0)).sum(keepdims=True)
-    arms = dict(zip(names, (first, second), strict=True))
-    for name, arm in arms.items():
-        if not arm.buckets[0]:
-            return Estimate(None, None, None, None, None, int(buckets[0]), f"the {name} arm is empty")
-    few = [f"the {name} arm has fewer than two effective units" for name, arm in arms.items() if arm.effective[0] < 2]
-    # That a few units are alike does not show that all are.
-    alike = [
-        f"all units of the {name} arm are alike, so chance cannot be estimated"
-        for name, arm in arms.items()
-        if values[0] and not arm.errors[0]
-    ]
-    if few or alike:
-        return Estimate(float(values[0]), None, None, None, None, int(buckets[0]), (few + alike)[0])
+    arms, sizes = (first, second), (columns(sums_1, counts_1)[1], columns(sums_2, counts_2)[1])
     deviations = first.deviations - second.deviations
     deviations[np.abs(deviations) <= ROUNDING * np.abs(first.deviations)] = 0.0
-    shares = sum(quotient(arm.errors**4, arm.effective - 1) for arm in (first, second))
-    effective = 1 + quotient((first.errors**2 + second.errors**2) ** 2, np.asarray(shares))
-    joint = Jackknife(values, np.sqrt((deviations**2).sum(axis=0)), effective, buckets, deviations)
-    return _conclude(joint, confidence)[0]
+    errors, own = np.sqrt((deviations**2).sum(axis=0)), [first.errors, second.errors]
+    if cautious:
+        least = [quotient(arm.errors == 0, counts.sum(axis=0)) for arm, counts in zip(arms, sizes, strict=True)]
+        own = [arm.errors + one for arm, one in zip(arms, least, strict=True)]
+        errors = np.maximum(np.hypot(errors, np.hypot(*least)), _pooled_errors(arms, sizes))
+    shares = sum(quotient(one**4, arm.effective - 1) for arm, one in zip(arms, own, strict=True))
+    effective = 1 + quotient((own[0] ** 2 + own[1] ** 2) ** 2, np.asarray(shares))
+    buckets = ((sizes[0] > 0) | (sizes[1] > 0)).sum(axis=0)
+    joint = Jackknife(first.values - second.values, errors, effective, buckets, deviations)
+    named, found = dict(zip(names, arms, strict=True)), enumerate(_conclude(joint, confidence))
+    return tuple(_without_error(one, named, column, cautious) or one for column, one in found)
+
+
+def _pooled_errors(arms: Sequence[Jackknife], sizes: Sequence[Array]) -> Array:
+    """The errors of differences between arms of the same kind of people; buckets of any number of people give them."""
+    squares, weights, inverse = (np.zeros(len(arms[0].values)) for _ in range(3))
+    for arm, counts in zip(arms, sizes, strict=True):
+        total = counts.sum(axis=0)
+        squares += ((arm.deviations * (total - counts)) ** 2).sum(axis=0)
+        weights += total
+        inverse += quotient(np.ones(1), total)
+    return np.asarray(np.sqrt(quotient(squares, weights) * inverse))
+
+
+def _without_error(one: Estimate, arms: Mapping[str, Jackknife], column: int, cautious: bool) -> Estimate | None:
+    """The difference of a column without its error, if chance cannot be estimated; None if it can."""
+    for name, arm in arms.items():
+        if not arm.buckets[column]:
+            return Estimate(None, None, None, None, None, one.buckets, f"the {name} arm is empty")
+    reasons = [
+        f"the {name} arm has fewer than two effective units" for name, arm in arms.items() if arm.effective[column] < 2
+    ]
+    # That a few units are alike does not show that all are.
+    reasons += [
+        f"all units of the {name} arm are alike, so chance cannot be estimated"
+        for name, arm in arms.items()
+        if one.value and not arm.errors[column] and not cautious
+    ]
+    return Estimate(one.value, None, None, None, None, one.buckets, reasons[0]) if reasons else None
 
 
 def _conclude(result: Jackknife, confidence: float) -> tuple[Estimate, ...]:

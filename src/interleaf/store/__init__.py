@@ -11,6 +11,7 @@ outbox.py           webhooks that wait for delivery
 impression_rows.py  writes impressions and events
 attribution.py      to which impressions an event belongs
 codec.py            the stored form of a row; rows as record batches
+epoch_plans.py      plans of epochs, where the best of many rankers is chosen
 fold.py             closed impressions become sums; a tally is the sums and the open impressions
 deletion.py         deletes rows by age, of a user, or of an experiment
 keys.py             access keys, the secret that signs tokens, sessions of the dashboard

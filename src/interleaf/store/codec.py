@@ -27,7 +27,7 @@ from interleaf.log.packed_numbers import NUMBER_COLUMNS, number_columns, offsets
 from interleaf.log.validation import RULES
 from interleaf.store.database import Row
 
-DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes")
+DESIGN = ("arm", "method", "rankers", "fallback_reason", "excluded", "attributes", "epoch")
 _ELSEWHERE = {"experiment", "version", "impression", "unit", "time", "open", "events"}  # stored in other columns
 _IN_BODY = {column.name for column in schema.COLUMNS} - {*DESIGN, *NUMBER_COLUMNS} - _ELSEWHERE
 _NOTHING = dict.fromkeys((*DESIGN, *sorted(_IN_BODY)))
@@ -78,6 +78,7 @@ def encode_note(
     excluded: str | None = None,
     latency: Sequence[float | None] | None = None,
     captions: Mapping[str, Any] | None = None,
+    characters: Mapping[str, int] | None = None,
     **more: Any,
 ) -> EncodedRow:
     """The parts of a list that was just drawn for a request. Nothing is checked, because the request was checked.
@@ -95,6 +96,8 @@ def encode_note(
     }
     if drawn.chosen.method.logs_unshown_ranks:
         numbers["unshown_ranks"] = unshown
+    if characters:
+        numbers["characters"] = [characters.get(str(document)) for document in drawn.documents]
     body: dict[str, Any] = {"query": about["query"], "key": drawn.key, "page": about["page"], "k": about["k"]}
     if drawn.log_probability is not None:
         body["log_probability"] = drawn.log_probability
@@ -104,7 +107,8 @@ def encode_note(
     if captions:
         body["captions"] = [captions.get(str(document)) for document in drawn.documents]
     pairs = tuple(attributes.items()) if attributes else None
-    design = _design(about["arm"], drawn.chosen.text, problem.rankers, about["fallback_reason"], excluded, pairs)
+    cause, epoch = about["fallback_reason"], about.get("epoch")
+    design = _design(about["arm"], drawn.chosen.text, problem.rankers, cause, excluded, pairs, epoch)
     return EncodedRow(design, pack_numbers(numbers), _quick(body))
 
 

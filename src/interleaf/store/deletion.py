@@ -73,7 +73,7 @@ class DeletionStore(PrivacyStore):
             if experiment.state == RUNNING:
                 raise StateError(f"experiment {name!r} cannot be deleted: it is running; stop it or archive it first")
             transaction.change("DELETE FROM experiments WHERE name = ?", name)
-            for table in ("versions", "history", "experiment_words", "watched", "webhooks"):
+            for table in ("versions", "history", "experiment_words", "watched", "webhooks", "epoch_plans"):
                 transaction.change(f"DELETE FROM {table} WHERE experiment = ?", name)
             for key in transaction.column("SELECT id FROM access_keys WHERE experiment = ? AND revoked IS NULL", name):
                 revoke_key(transaction, key, now)

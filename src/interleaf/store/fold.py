@@ -19,7 +19,8 @@ from interleaf.errors import DataError, MethodError, SchemeError
 from interleaf.execution.collector import TallyCollector
 from interleaf.execution.task import Task, find_repeats, process_batch
 from interleaf.experiment import Experiment
-from interleaf.experiment.settings import AA, RELABELLED
+from interleaf.experiment.settings import AA, CHOOSE, RELABELLED
+from interleaf.metrics.guardrail_metrics import guarded_kinds
 from interleaf.report.rule import ReportSettings
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.database import Database, Row, Transaction
@@ -39,26 +40,31 @@ def task_of(settings: Experiment, version: int, metric: str) -> Task:
     click + 5 purchase
     """
     weights = {kind: weight for kind, weight in settings.metrics[metric].items() if weight}
-    scoring = Scoring(settings.scheme_of(metric), counting=Counting(weights, values=settings.counts_values(metric)))
+    guarded = guarded_kinds(settings.guardrails)
+    counting = Counting(weights, values=settings.counts_values(metric), guarded=guarded)
+    scoring = Scoring(settings.scheme_of(metric), counting=counting)
     return Task(scoring, settings.by, experiment=settings.name, version=version)
 
 
 def report_settings_of(settings: Experiment, metric: str | None = None) -> ReportSettings:
-    """The report settings of a metric of an experiment (default: the primary one).
+    """The report settings of a metric of an experiment (default: the primary one, which has the guardrails).
 
     >>> report_settings_of(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "holdout": 0.1})).holdout
     0.1
     """
-    is_value = settings.counts_values(metric or settings.primary)
+    metric = metric or settings.primary
+    is_value = settings.counts_values(metric)
     return ReportSettings(
         control=settings.control,
         confidence=settings.confidence,
         planned_units=settings.planned_units,
         margin=settings.value_margin if is_value else settings.margin,
         cap=settings.value_cap if is_value else None,
-        secondary=settings.secondary(metric or settings.primary),
+        secondary=settings.secondary(metric),
+        guardrails=settings.guardrails if metric == settings.primary else None,
         aa=settings.mode in (AA, RELABELLED),
         holdout=settings.holdout or None,
+        start_rankers=settings.rankers if settings.mode == CHOOSE else (),
     )
 
 
@@ -212,6 +218,11 @@ class Folding:
                 totals = {metric: total and _try_add(total, batch) for metric, total in totals.items()}
         tallies = {metric: total.close() for metric, total in totals.items() if total is not None}
         return {metric: tally for metric, tally in tallies.items() if tally is not None}
+
+    def folded_tally(self, settings: Experiment, version: int, metric: str) -> Tally | None:
+        """The tally of the folded impressions of a version."""
+        with self._database.reading() as transaction:
+            return self._folded(transaction, settings, version, metric).close()
 
     def _keep(
         self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: FoldedSums

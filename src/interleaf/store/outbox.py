@@ -16,8 +16,8 @@ from interleaf.store.database import Database, SqlTable, Transaction
 from interleaf.store.history import add_history
 from interleaf.store.records import Stored
 
-VERDICT, HEALTH, STOP = "verdict", "health", "stop"
-EVENT_KINDS = (VERDICT, HEALTH, STOP)
+VERDICT, HEALTH, GUARDRAIL, STOP = "verdict", "health", "guardrail", "stop"
+EVENT_KINDS = (VERDICT, HEALTH, GUARDRAIL, STOP)
 SERVICE = "service"  # who writes entries of the history that report what the service saw or sent
 LEASE = 60 * 1_000_000  # microseconds until a claimed webhook is due again
 WEBHOOKS = SqlTable(

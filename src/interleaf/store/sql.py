@@ -16,6 +16,7 @@ from interleaf.store.attribution import Matching
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS
 from interleaf.store.database import Database, is_kept
 from interleaf.store.deletion import DeletionStore
+from interleaf.store.epoch_plans import EpochPlanStore
 from interleaf.store.fold import PAGE, Folding, batch_with_events, closed_versions
 from interleaf.store.impression_rows import ROW, Writing, check_event, row_of, rows_of
 from interleaf.store.keys import KeyStore
@@ -28,7 +29,7 @@ from interleaf.tally import Tally
 MAX_VERSIONS = 10_000  # versions whose attribution setting is cached
 
 
-class SqlStore(ClockStore, DeletionStore, KeyStore, WatchStore):
+class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
     """The data of a service in a database. All methods block.
 
     An impression or event is acknowledged only when it is durable. Writes are idempotent by id. Impressions whose

@@ -188,6 +188,12 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
     CREATE INDEX webhooks_due ON webhooks (due);
     CREATE INDEX webhooks_of ON webhooks (experiment)
     """,
+    """
+    CREATE TABLE epoch_plans (
+        experiment text NOT NULL, version integer NOT NULL, epoch bigint NOT NULL, plan text NOT NULL,
+        PRIMARY KEY (experiment, version, epoch)
+    )
+    """,
 )
 
 

@@ -16,6 +16,7 @@ from interleaf.tally.page_sums import POSITIONS
 SLOTS, CLICKS, COIN_SLOTS, COIN_CLICKS = range(4)
 SHOWN, CLICKED = range(2)
 DECIDED, IMPOSSIBLE = range(2)
+TEXTS, LENGTH = range(2)
 # Which lists a method can draw. ANY: all lists. CONSIDERATE: no document is above its best rank. NEXT: each document
 # is the best remaining one of some ranker. DRAFT: it is the best remaining one of its owner, and each ranker picks once
 # per round.
@@ -29,7 +30,7 @@ _ONE = np.uint64(1)
 class Draws(NamedTuple):
     """`owners[bucket, ranker]`: owned slots, clicks on them, and both again for slots that a coin flip assigned.
     `ranks[position]`: documents shown there, and clicked. `lists`: number of lists that were checked, and of impossible
-    ones.
+    ones. `characters[bucket, ranker]`: owned documents whose text has a known length, and their characters.
 
     A coin flip assigns a slot if its document is the best remaining one of every ranker. Then neither the document nor
     the documents above depend on the coin.
@@ -38,25 +39,32 @@ class Draws(NamedTuple):
     owners: Array
     ranks: Array
     lists: Array
+    characters: Array
 
     @classmethod
     def empty(cls, rankers: int) -> Draws:
-        return cls(np.zeros((BUCKETS, rankers, 4), np.int64), np.zeros((POSITIONS, 2), np.int64), np.zeros(2, np.int64))
+        return cls(
+            np.zeros((BUCKETS, rankers, 4), np.int64),
+            np.zeros((POSITIONS, 2), np.int64),
+            np.zeros(2, np.int64),
+            np.zeros((BUCKETS, rankers, 2), np.int64),
+        )
 
     def add_ranks(self, decoded: Decoded) -> None:
         """Count the clicks of any lists by rank."""
         _add_ranks(decoded.counts, decoded.clicked, self.ranks)
 
-    def add_lists(self, buckets: Array, decoded: Decoded) -> None:
+    def add_lists(self, buckets: Array, decoded: Decoded, characters: Array) -> None:
+        """Add interleaved lists; `characters[row, position]` is -1 for an unknown length, and may have no positions."""
         has = decoded.has
         logged = np.stack([has["ranks"], has["teams"], has["lengths"]])
         rule = rule_of(resolve(decoded.design.method))
         if rule == DRAFT and len(decoded.design.rankers) > MAX_DRAFTERS:
             rule = NEXT
-        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, logged, rule, self)
+        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, logged, rule, characters, self)
 
     def reordered(self, order: list[int]) -> Draws:
-        return self._replace(owners=self.owners[:, order])
+        return self._replace(owners=self.owners[:, order], characters=self.characters[:, order])
 
 
 def rule_of(chosen: ResolvedMethod) -> int:
@@ -79,7 +87,14 @@ def _add_ranks(counts: Array, clicked: Array, ranks: Array) -> None:
 
 @kernel
 def _add_lists(
-    buckets: Array, impressions: Impression, counts: Array, clicked: Array, logged: Array, rule: int, into: Draws
+    buckets: Array,
+    impressions: Impression,
+    counts: Array,
+    clicked: Array,
+    logged: Array,
+    rule: int,
+    characters: Array,
+    into: Draws,
 ) -> None:
     ranks, teams, owners = impressions.ranks, impressions.teams, into.owners
     rankers = ranks.shape[1]
@@ -96,6 +111,9 @@ def _add_lists(
             if owner >= 0:
                 owners[bucket, owner, SLOTS] += 1
                 owners[bucket, owner, CLICKS] += clicked[row, position]
+                if position < characters.shape[1] and characters[row, position] >= 0:
+                    into.characters[bucket, owner, TEXTS] += 1
+                    into.characters[bucket, owner, LENGTH] += characters[row, position]
         if rule == ANY or not has_ranks:
             continue
         into.lists[DECIDED] += 1

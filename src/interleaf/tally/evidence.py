@@ -111,9 +111,11 @@ class Evidence:
         _hash(rows, decoded.unit, moments, decoded.impressions, decoded.counts, decoded.clicked, contents)
         self.contents.add(contents, 0, decoded.time[rows], every[rows], np.zeros((len(rows), 0)))
 
-    def add_lists(self, buckets: Array, decoded: Decoded, segments: Mapping[str, tuple[Array, list[str]]]) -> None:
+    def add_lists(
+        self, buckets: Array, decoded: Decoded, segments: Mapping[str, tuple[Array, list[str]]], characters: Array
+    ) -> None:
         """Add sums of interleaved rows; `segments` are a number for each row, and the values of the numbers."""
-        self.draws.add_lists(buckets, decoded)
+        self.draws.add_lists(buckets, decoded, characters)
         if not decoded.impressions.teams.shape[1]:
             return
         owner = decoded.impressions.teams[:, 0].astype(np.int64)

@@ -10,12 +10,14 @@ from interleaf.decode import Decoded
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.log.schema import MAX_SHOWN
+from interleaf.log.schema import INTERLEAVED, MAX_SHOWN
 from interleaf.tally.score_sums import ONE, fixed
 
 MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
 QUERIES, CLICKED, CLICKS, AT_1, SKIPPED, MAX_RR, MEAN_RR = range(len(MEASURES))
 SESSIONS, FOLLOWED = range(2)
+EMPTY, TIMED, LATENCY, KINDS = range(4)  # columns of `guards`; those of the guarded kinds begin at the last one
+MAX_LATENCY = 60_000.0  # milliseconds; a longer latency counts as this one
 BINS = 128  # bins of a histogram of times: eight per doubling of 1 + time
 RECIPROCALS = np.rint(ONE / np.arange(1, MAX_SHOWN + 1)).astype(np.int64)
 POSITIONS = 20  # slots further down are not tested
@@ -24,23 +26,47 @@ POSITIONS = 20  # slots further down are not tested
 class ArmSums(NamedTuple):
     """`measures[bucket, measure]`, with fractions in units of 2^-24; `delays[first or last, bin]`: seconds to clicks;
     `sessions[bucket]`: sessions, and queries followed by another query of the session; 0 if sessions are not joined.
+    `guards[bucket]`: queries with an empty list, those with a known latency, and the sum of these latencies in units of
+    2^-24 ms; then the queries with an event of each guarded kind.
     """
 
     measures: Array
     delays: Array
     sessions: Array
+    guards: Array
 
     @classmethod
-    def empty(cls) -> ArmSums:
+    def empty(cls, kinds: int = 0) -> ArmSums:
         return cls(
             np.zeros((BUCKETS, len(MEASURES)), np.int64),
             np.zeros((2, BINS), np.int64),
             np.zeros((BUCKETS, 2), np.int64),
+            np.zeros((BUCKETS, KINDS + kinds), np.int64),
         )
 
-    def add(self, buckets: Array, decoded: Decoded) -> None:
+    def add(self, buckets: Array, decoded: Decoded, latency: Array) -> None:
+        """Add rows with the `latency[row, ranker]` of all rankers, nan where it is not known."""
         delays = np.stack([decoded.clicks.first, decoded.clicks.last])
         _add_clicks(buckets, decoded.counts, decoded.clicked, delays, self)
+        _add_guards(buckets, decoded.counts, list_latency(decoded, latency), decoded.clicks.guarded, self.guards)
+
+
+def list_latency(decoded: Decoded, latency: Array) -> Array:
+    """How many milliseconds each list took; nan where it is not known.
+
+    A mixed list is ready when the slowest ranker has answered. The list of one ranker is ready when this one has; it is
+    the owner of the first document, or the ranker that the arm is named after, or the only ranker.
+    """
+    arm, rankers = decoded.design.arm, decoded.design.rankers
+    if arm == INTERLEAVED:
+        return np.asarray(latency.max(axis=1))
+    named = rankers.index(arm) if arm in rankers else 0 if len(rankers) == 1 else -1
+    owners = np.full(len(decoded.rows), named)
+    if decoded.impressions.teams.shape[1]:
+        owned = decoded.has["teams"] & (decoded.counts > 0)
+        owners = np.where(owned, decoded.impressions.teams[:, 0], owners)
+    known = latency[np.arange(len(owners)), np.maximum(owners, 0)]
+    return np.asarray(np.where(owners >= 0, known, np.nan))
 
 
 class ListSums(NamedTuple):
@@ -99,6 +125,18 @@ def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, in
         measures[bucket, MEAN_RR] += fixed(reciprocal / clicks)
         for which in range(2):
             into.delays[which, _bin(delays[which, row])] += 1
+
+
+@kernel
+def _add_guards(buckets: Array, counts: Array, latency: Array, guarded: Array, guards: Array) -> None:
+    for row in range(len(buckets)):
+        bucket = buckets[row]
+        guards[bucket, EMPTY] += counts[row] == 0
+        if 0 <= latency[row] < np.inf:
+            guards[bucket, TIMED] += 1
+            guards[bucket, LATENCY] += fixed(min(np.float64(latency[row]), MAX_LATENCY))
+        for kind in range(guarded.shape[1]):
+            guards[bucket, KINDS + kind] += guarded[row, kind]
 
 
 @inline_kernel

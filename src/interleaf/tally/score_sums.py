@@ -27,7 +27,7 @@ class About:
     `composed` is the method of the interleaved lists, or `one_list` ('' if there are none). `method` is the method that
     scored them, '' if nothing was scored. `events` is empty if there is no comparison.
     `examination` is the given examination of the ranks from the top, empty if it is estimated. `values`: events count
-    by their values.
+    by their values. `guarded` are the kinds of events that guardrails can watch.
     """
 
     experiment: str
@@ -41,6 +41,7 @@ class About:
     linear: bool
     examination: tuple[float, ...] = ()
     values: bool = False
+    guarded: tuple[str, ...] = ()
 
     @property
     def is_comparison(self) -> bool:

@@ -16,9 +16,10 @@ from interleaf.decode.scoring import Scored
 from interleaf.errors import DataError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
-from interleaf.log.schema import INTERLEAVED
+from interleaf.log.schema import ALONE, INTERLEAVED
 from interleaf.stable_codes import Code
 from interleaf.tally import tally_file
+from interleaf.tally.choice_sums import ChoiceSums
 from interleaf.tally.evidence import Evidence
 from interleaf.tally.exposure_sums import ExposureSums
 from interleaf.tally.page_sums import QUERIES, ArmSums, ListSums
@@ -55,7 +56,8 @@ class Fact(Code):
 class Tally:
     """Everything that a report needs from a log, in a size that does not grow with it.
 
-    `queries` has the sums of each unit in each query, for a sample of units.
+    `queries` has the sums of each unit in each query, for a sample of units. `choice` has the sums by epoch, if the
+    best of many rankers is chosen; then the tally has no rankers and no scores.
     """
 
     about: About
@@ -68,6 +70,7 @@ class Tally:
     segments: Segments
     queries: UnitSums
     evidence: Evidence
+    choice: ChoiceSums = field(default_factory=ChoiceSums)
     arms: dict[str, ArmSums] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
@@ -89,17 +92,24 @@ class Tally:
         return sum(int(arm.measures[:, QUERIES].sum()) for arm in self.arms.values())
 
     def add(
-        self, decoded: Decoded, scored: Scored | None, segments: Mapping[str, Coded], queries: Array, latency: Array
+        self,
+        decoded: Decoded,
+        scored: Scored | None,
+        segments: Mapping[str, Coded],
+        queries: Array,
+        latency: Array,
+        characters: Array,
     ) -> None:
         """Add rows of one design, with scores if they compare rankers.
 
-        `segments` are the rows' values by attribute, and `queries` the numbers of their queries.
+        `segments` are the rows' values by attribute, `queries` the numbers of their queries, `latency[row, ranker]` are
+        milliseconds, and `characters[row, position]` the length of a text, -1 if it is not known.
         """
         if not len(decoded.rows):
             return
         unit_buckets = buckets.buckets(decoded.unit)
         arm = self.number_of(decoded.design.arm)
-        self.arms[decoded.design.arm].add(unit_buckets, decoded)
+        self.arms[decoded.design.arm].add(unit_buckets, decoded, latency)
         self.evidence.add(unit_buckets, decoded)
         self.facts[Fact.OWN_UNIT] += int(decoded.alone.sum())
         low, high = int(decoded.time.min()), int(decoded.time.max())
@@ -112,7 +122,7 @@ class Tally:
             return
         self.lists.add(unit_buckets, decoded, latency)
         self.exposure.add(unit_buckets, decoded, self.about.examination)
-        self.evidence.add_lists(unit_buckets, decoded, segments)
+        self.evidence.add_lists(unit_buckets, decoded, segments, characters)
         if self.about.sessions is None:
             clicked = decoded.has_event
             self.add_scores(decoded.unit, decoded.time, clicked, scored.columns, scored.owners, decoded.design.arm)
@@ -121,6 +131,14 @@ class Tally:
             self.queries.add(cells, 0, decoded.time[rows], always, scored.columns[rows])
             for attribute, (codes, values) in segments.items():
                 self.segments.add(attribute, codes, values, decoded.unit, clicked, scored.columns)
+
+    def add_choice(self, decoded: Decoded, scored: Scored | None, epochs: Array, latency: Array) -> None:
+        """Add rows of an experiment that chooses the best of many rankers, each with its epoch."""
+        self.choice.add_rows(decoded.design.rankers, decoded, scored, epochs)
+        if decoded.design.arm == ALONE:  # a unit may see one ranker's list in one epoch, and mixed lists in another
+            decoded = decoded._replace(design=decoded.design._replace(arm=INTERLEAVED))
+        none = np.zeros(len(decoded.rows))
+        self.add(decoded, None, {}, none, latency, none)
 
     def add_scores(
         self,
@@ -147,7 +165,7 @@ class Tally:
         if name not in self.arms:
             if len(self.arms) >= MAX_ARMS:
                 raise DataError(f"the log has more than {MAX_ARMS} arms, such as {name!r}; use fewer arms")
-            self.arms[name] = ArmSums.empty()
+            self.arms[name] = ArmSums.empty(len(self.about.guarded))
         return list(self.arms).index(name)
 
     def __add__(self, other: Tally) -> Tally:
@@ -186,6 +204,7 @@ def absorb(total: Tally, more: Tally) -> Tally:
     total.units.merge(more.units.level, hashes, values)
     total.segments.merge(more.segments)
     total.queries.merge(more.queries.level, *more.queries.unordered)
+    total.choice.merge(more.choice)
     for name, arm in more.arms.items():
         total.arms[name] = add_sums(total.arms[name], arm) if name in total.arms else arm
     shared = total.sample.merge(more.sample)
@@ -222,6 +241,7 @@ def as_if(tally: Tally, about: About) -> Tally:
     """Convert a tally without scores, such as of a holdout, so that it can be added to one with scores."""
     own = tally.about
     combined = replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
+    combined = replace(combined, guarded=own.guarded)
     total = type(tally).empty(combined)
     hashes, rows = tally.units.unordered
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from interleaf.tally.tally import Tally
     from interleaf.tally.units import Sample, UnitSums
 
-VERSION = 7
+VERSION = 9
 
 
 def save(tally: Tally, path: str | Path) -> None:
@@ -58,6 +58,7 @@ def to_bytes(tally: Tally) -> bytes:
         "slices": [tally.slices.step, tally.slices.first],
         "levels": {name: one.level for name, one in (_samples(tally) | _units(tally)).items()},
         "evidence": tally.evidence.rest,
+        "choice": {"names": list(tally.choice.names), "level": tally.choice.level},
     }
     arrays = {"slices": tally.slices.clicked, "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
     arrays |= {name: sample.hashes for name, sample in _samples(tally).items()}
@@ -68,6 +69,8 @@ def to_bytes(tally: Tally) -> bytes:
     for name, part in parts.items():
         arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
     arrays |= {f"{_EVIDENCE}{name}": values for name, values in tally.evidence.arrays()}
+    if tally.choice:
+        arrays |= {f"{_CHOICE}{name}": values for name, values in tally.choice.arrays().items()}
     file = BytesIO()
     np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()
@@ -90,9 +93,9 @@ def from_bytes(data: bytes, kind: type[Tally], name: str = "these bytes") -> Tal
 
 
 def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> Tally:
-    about = rest["about"] | {name: tuple(rest["about"][name]) for name in ("rankers", "examination")}
+    about = rest["about"] | {name: tuple(rest["about"][name]) for name in ("rankers", "examination", "guarded")}
     tally = kind.empty(About(**about))
-    arm = ArmSums.empty()
+    arm = ArmSums.empty(len(tally.about.guarded))
     tally.scores, tally.lists = _part(tally.scores, arrays, "scores"), _part(tally.lists, arrays, "lists")
     tally.exposure = _part(tally.exposure, arrays, "exposure")
     tally.arms = {name: _part(arm, arrays, f"arm{number}") for number, name in enumerate(rest["arms"])}
@@ -111,6 +114,9 @@ def _tally(arrays: dict[str, Any], rest: dict[str, Any], kind: type[Tally]) -> T
         sample.add(check_shape(sample.hashes, arrays[name], 1))
     evidence = {name.removeprefix(_EVIDENCE): array for name, array in arrays.items() if name.startswith(_EVIDENCE)}
     tally.evidence.fill(evidence, rest["evidence"])
+    if (choice := rest.get("choice", {})).get("names"):
+        tables = {name.removeprefix(_CHOICE): array for name, array in arrays.items() if name.startswith(_CHOICE)}
+        tally.choice.fill(choice["names"], choice["level"], tables)
     return tally
 
 
@@ -142,5 +148,5 @@ def check_shape(wanted: Array, array: Array, free: int = 0) -> Array:
     return array
 
 
-_EVIDENCE = "evidence."
+_EVIDENCE, _CHOICE = "evidence.", "choice."
 _COUNTERS = ("dropped", "events", "facts")

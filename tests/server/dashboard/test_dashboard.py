@@ -219,6 +219,13 @@ def test_the_command_on_the_page_gives_the_numbers_of_the_page(
         assert json.loads(capsys.readouterr().out) == shown[metric]
 
 
+def test_the_command_of_a_choice_names_all_rankers_at_the_start() -> None:
+    rankers = [f"r{place}" for place in range(300)]
+    settings = Experiment.of({"name": "best", "rankers": rankers, "mode": "choose", "by": ["device"]})
+    words = analysis(settings, 1, "click").split()
+    assert words[words.index("--start-rankers") + 1 :] == rankers
+
+
 def standing_of(report: Any, monkeypatch: pytest.MonkeyPatch, settings: Experiment) -> None:
     made = CurrentReports(1, dict.fromkeys(settings.metrics, report), None, VersionCounts(0, 9, {}))
     monkeypatch.setattr(Reports, "_make", lambda *_: made)

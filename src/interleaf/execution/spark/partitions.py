@@ -22,6 +22,7 @@ import pyarrow as pa
 from interleaf.errors import DataError, InterleafError
 from interleaf.kernels.arrays import Array
 from interleaf.log import arrow, parquet
+from interleaf.log.event_join import ReadCounts
 from interleaf.log.files import LogFile, Paths, files_of
 from interleaf.log.page_join import PageJoiner, rows_among
 from interleaf.log.schema import Projection, is_wanted
@@ -70,11 +71,12 @@ LOOKING = 16  # files inspected in parallel, because each file in a remote store
 FilePart = list[tuple[LogFile, list[int]]]  # files, each with the numbers of its row groups
 
 
-def parts_of(paths: Paths, least: int = 1, number: int = 0) -> tuple[list[FilePart], bool, list[str]]:
+def parts_of(paths: Paths, least: int = 1, number: int = 0) -> tuple[list[FilePart], bool, ReadCounts]:
     """The parts of a log in its order: at most `number`, or, if that is 0, a multiple of `least`.
 
-    Also whether an impression may have several pages, and the assumptions made to read the log. All files are inspected
-    before the first is read, so that an error in the last one is found at once.
+    Also whether an impression may have several pages, and the assumptions made to read the log, with the counts of its
+    conversion from another log. All files are inspected before the first is read, so that an error in the last one is
+    found at once.
     """
     files = files_of(paths)
     for file in files:
@@ -89,8 +91,10 @@ def parts_of(paths: Paths, least: int = 1, number: int = 0) -> tuple[list[FilePa
     rows = [one.rows for one in contents]
     wanted = number or least * max(1, -(-sum(map(sum, rows)) // (ROWS * least)))
     parts = [[(files[file], groups) for file, groups in part.items()] for part in _split_groups(rows, wanted)]
-    assumptions = dict.fromkeys(sentence for one in contents for sentence in one.assumptions)
-    return parts or [[]], any(one.paged for one in contents), list(assumptions)
+    counts = ReadCounts()
+    for one in contents:
+        counts.add(one.counts)
+    return parts or [[]], any(one.paged for one in contents), counts
 
 
 def _split_groups(rows: Sequence[Sequence[int]], wanted: int) -> list[dict[int, list[int]]]:
@@ -170,7 +174,7 @@ class Files:
     def __init__(self, spark: SparkSession, paths: Paths, number: int = 0) -> None:
         self._context = spark.sparkContext
         parts = parts_of(paths, self._context.defaultParallelism, number)
-        self._parts, self.may_have_pages, self.assumptions = parts
+        self._parts, self.may_have_pages, self.counts = parts
         self.pages = PageJoiner(pa.array([], pa.string()))
         self.notes: RDD[Packed] | None = None  # shared hashes, once repeats were searched for
         self.with_joined(pa.array([], pa.string()), [])
@@ -208,7 +212,7 @@ class Frame:
         self.frame, self._joined = frame, list(joined)
         self.bins = frame.sparkSession.sparkContext.defaultParallelism
         self.may_have_pages = "page" in frame.columns
-        self.assumptions: list[str] = []
+        self.counts = ReadCounts()
         self.pages = PageJoiner(pa.array([], pa.string()))
         self.has_repeats: bool | None = None  # None until repeats were searched for
 

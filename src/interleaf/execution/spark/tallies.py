@@ -110,9 +110,10 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     if collector.lacks_ranks and task.scoring.scheme is None:
         task = replace(task, scoring=replace(task.scoring, lacking=frozenset({"ranks"})))
         collector = sum_parts(rows, task, count_part)
-    collector.assume(rows.assumptions)
-    collector.dropped += rows.pages.dropped
-    collector.events += rows.pages.events
+    collector.assume(rows.counts.assumptions)
+    collector.examples |= rows.counts.examples
+    collector.dropped += rows.pages.dropped + rows.counts.dropped
+    collector.events += rows.pages.events + rows.counts.events
     tally: Tally = collector.finish()
     if task.scoring.sessions is not None:
         _add_sessions(rows, task, tally)
@@ -128,7 +129,7 @@ def open_log(source: Any, parts: int = 0) -> Files | Frame:
     schema = schema_in_utc(to_arrow_schema(source.schema, timezone="UTC"))
     check_schema(schema, "the given data frame")
     rows = join_pages(Frame(source))
-    rows.assumptions = assumptions_of(schema)
+    rows.counts.assumptions |= dict.fromkeys(assumptions_of(schema))
     return rows
 
 

@@ -12,4 +12,8 @@ downloads.py        the log, tables as CSV, and commands to copy
 static_files.py     style, scripts, Vega
 """
 
-from interleaf.server.dashboard.routes import routes as routes
+from interleaf.environment import require
+
+require("serve", "the dashboard needs", "jinja2")
+
+from interleaf.server.dashboard.routes import routes as routes  # noqa: E402

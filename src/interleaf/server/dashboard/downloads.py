@@ -14,6 +14,7 @@ from typing import Any
 from starlette.responses import Response
 
 from interleaf.experiment import Experiment
+from interleaf.experiment.settings import CHOOSE
 from interleaf.report.frames import to_frames
 from interleaf.report.report import Report
 from interleaf.server import endpoints
@@ -29,10 +30,12 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
 
     >>> analysis(Experiment.of({"name": "shoes", "rankers": ["a", "b"], "by": ["device"]}), 1, "click")
     'interleaf analyze shoes-1.parquet --control a --events click --by device'
+    >>> analysis(Experiment.of({"name": "best", "rankers": ["a", "b", "c"], "mode": "choose"}), 1, "click")
+    'interleaf analyze best-1.parquet --control a --events click --start-rankers a b c'
     """
     read, usual = (
         report_settings_of(settings, metric),
-        Experiment.of({"name": settings.name, "rankers": settings.rankers}),
+        Experiment.of({"name": settings.name, "rankers": settings.rankers[:2]}),
     )
     words = [endpoints.export_name(settings, version), "--control", settings.control, "--events"]
     weights = settings.metrics[metric].items()
@@ -47,18 +50,27 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
             words += [option, str(getattr(settings, name))]
     if read.margin not in (None, MARGIN):
         words += ["--margin", repr(read.margin)]
+    if read.guardrails:
+        words += ["--guardrails", *(f"{metric}={margin!r}" for metric, margin in read.guardrails.items())]
     words += ["--aa"] if read.aa else []
     words += [] if read.holdout is None else ["--holdout", str(read.holdout)]
     words += ["--by", *settings.by] if settings.by else []
+    words += ["--start-rankers", *read.start_rankers] if read.start_rankers else []
     return shlex.join(["interleaf", "analyze", *words])
 
 
 def first_list(settings: Experiment, address: str, is_open: bool) -> str:
-    """The command that asks for a list; without a key if the service has no keys."""
+    """The command that asks for a list; without a key if the service has no keys.
+
+    If the best of many rankers is chosen, another command before it asks which rankers to run.
+    """
     orders = cycle((["doc-1", "doc-2", "doc-3"], ["doc-3", "doc-2", "doc-1"]))
-    rankings = dict(zip(settings.rankers, orders, strict=False))
+    rankings = dict(zip(settings.rankers[: settings.mixed], orders, strict=False))
     body = {"unit": "user-7", "query": "trail shoes", "rankings": rankings}
-    return _post(f"{address}/v1/experiments/{settings.name}/interleave", body, is_open)
+    command = _post(f"{address}/v1/experiments/{settings.name}/interleave", body, is_open)
+    if settings.mode != CHOOSE:
+        return command
+    return f"{_post(f'{address}/v1/experiments/{settings.name}/choose', {'unit': 'user-7'}, is_open)}\n{command}"
 
 
 def first_event(settings: Experiment, address: str, is_open: bool) -> str:
@@ -101,7 +113,7 @@ async def table(visit: Visit) -> Response:
 
 def table_names(report: Report | None) -> tuple[str, ...]:
     """The tables of a report that have rows."""
-    parts = ("comparisons", "health", "arms", "slots", "neutrality", "over_time", "segments")
+    parts = ("choice", "comparisons", "health", "guardrails", "arms", "slots", "neutrality", "over_time", "segments")
     return tuple(name for name in parts if getattr(report, name, ()))
 
 

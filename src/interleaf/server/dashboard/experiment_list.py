@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from interleaf.experiment.settings import AA, LOSER, RELABELLED
+from interleaf.experiment.settings import AA, CHOOSE, LOSER, RELABELLED
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names
 from interleaf.report.layout import EVEN, UNTRUSTED, WINNER, tone_and_headline
@@ -24,7 +24,7 @@ STALE = 60.0  # the same for a stopped or decided experiment
 PAGE = 30  # experiments on a page: a report is computed for each
 SHARE = 0.01  # maximum share of one core that the report of an experiment takes while the list is open
 # Labels of the modes other than a comparison in mixed lists.
-MODES = {ONE_LIST: "A/B test", AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}
+MODES = {CHOOSE: "Choice", ONE_LIST: "A/B test", AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}
 
 
 async def show(visit: Visit) -> Response:

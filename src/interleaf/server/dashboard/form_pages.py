@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment, settings as kinds
+from interleaf.experiment.guardrail_margins import GuardrailMargins
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, DEFAULT, METHODS, ONE_LIST
 from interleaf.server import endpoints
@@ -23,7 +24,8 @@ GROUPS = {
     "Notes": NOTES,
     "Traffic": ("share", "lane", "offset", "holdout"),
     "Events": ("events", "browser_events", "values", "value_cap", "primary", "attribution", "window_minutes"),
-    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "mode", "by"),
+    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "guardrails", "mode", "by"),
+    "Choice of the best of many": ("epoch_minutes", "algorithm", "max_mixed", "planned_days"),
     "Automatic stop": ("stop_when", "max_units"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
@@ -31,6 +33,7 @@ OPEN_GROUPS = 2  # the other groups are collapsed: their defaults usually fit
 PARAMETERS = "method_parameters"
 _MEANINGS = (
     "compare the rankers in mixed lists",
+    "choose the best of many rankers: epoch by epoch, better rankers get more traffic",
     "compare the rankers, each unit sees the list of one (an A/B test on clicks)",
     "A/A test: every ranker gets the control's list",
     "A/A test: the rankers' names are swapped at random",
@@ -101,6 +104,8 @@ def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one line with commas" * (name in _ON_ONE_LINE)
         case kinds.EventWeights():
             hint = "such as click=1, purchase=5"
+        case GuardrailMargins():
+            hint = "such as abandonment=0.02, latency=20, event:purchase=0.01"
     if name == "method":
         widget, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
     elif name == "scheme":
@@ -183,8 +188,9 @@ def _value(kind: kinds.SettingKind, text: str) -> Any:
         return [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(within, kinds.Number):
         return _number(text, within.whole)
-    if isinstance(within, kinds.EventWeights):
-        pairs = [part.rpartition("=") if "=" in part else (part, "=", "1") for part in text.split(",") if part.strip()]
+    if isinstance(within, kinds.EventWeights | GuardrailMargins):
+        usual = "1" if isinstance(within, kinds.EventWeights) else ""  # a kind of event has a default weight
+        pairs = [part.rpartition("=") if "=" in part else (part, "", usual) for part in text.split(",") if part.strip()]
         return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
     return text
 

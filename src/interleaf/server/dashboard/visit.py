@@ -19,7 +19,7 @@ from interleaf.errors import InterleafError
 from interleaf.report.charts import Chart, charts
 from interleaf.report.format import Names, count, several
 from interleaf.report.html import templates
-from interleaf.report.layout import MARKS
+from interleaf.report.layout import STATUS_OF_MARK
 from interleaf.server.auth import OPEN
 from interleaf.server.cache import TTLCache
 from interleaf.server.dashboard import browser_session
@@ -119,7 +119,7 @@ def part(visit: Visit, template: str, **values: Any) -> Response:
 def render(visit: Visit, template: str, **values: Any) -> str:
     """Render a template."""
     values |= {name: getattr(visit, name) for name in ("who", "may_act", "may_manage", "is_open")}
-    values |= {"token": browser_session.token(visit.cookie), "marks": {mark: status for status, mark in MARKS.items()}}
+    values |= {"token": browser_session.token(visit.cookie), "marks": STATUS_OF_MARK}
     return environment().get_template(template).render(values)
 
 

@@ -1,0 +1,3 @@
+/** What works in Node only. */
+
+export { FolderSpool } from "./client/folder_spool.js";

@@ -1,0 +1,126 @@
+"""Events from outside: of the script in browsers, and of UBI records on their way to the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from interleaf.errors import listed
+from interleaf.proxy.metrics import ProxyMetrics
+from interleaf.proxy.recorders import Recorder
+from interleaf.proxy.served_lists import ServedLists
+from interleaf.proxy.tokens import Signer
+from interleaf.server.rate_limits import Rates
+from interleaf.server.schemas import RETRY, ApiError, EventBody, EventsRequest, decoder
+
+MAX_EVENTS = 1000  # of an impression in an hour, from browsers
+BROWSER, LINK, UBI = "browser", "link", "ubi"  # where an event comes from
+TAKEN, IGNORED, UNMATCHED = "taken", "ignored", "unmatched"
+_decode = decoder(EventsRequest)
+
+
+@dataclass
+class EventSources:
+    """Checks events, and hands them to the recorder."""
+
+    metrics: ProxyMetrics
+    recorder: Recorder
+    lists: ServedLists
+    signer: Signer
+    ubi_index: str | None
+
+    def __post_init__(self) -> None:
+        self._rates = Rates(MAX_EVENTS / 3600, MAX_EVENTS)
+        index = re.escape(self.ubi_index or "")
+        pattern = rf"/{index}/(_doc|_create|_bulk)(/[^/]*)?|/_bulk" if self.ubi_index else "(?!)"
+        self.is_ubi = re.compile(pattern).fullmatch
+
+    def take_browser_events(self, body: bytes) -> int:
+        """Take the events of one impression with its token, as the service does; returns how many."""
+        data = _decode(body)
+        impression = data.events[0].impression
+        token = data.token or ""
+        if impression is None or not self.signer.is_valid(token, "token", impression):
+            raise ApiError(403, "wrong_token", "this token belongs to another impression, or the proxy was restarted")
+        running = self.recorder.running()
+        allowed = running.settings.browser_events if running else ()
+        for event in data.events:
+            if event.impression != impression or event.rank is None:
+                raise ApiError(403, "wrong_token", "give the rank of each event, and the impression of the token")
+            if event.kind not in allowed:
+                raise ApiError(403, "wrong_kind", f"browsers may send {listed(allowed)}; allow it: browser_events")
+        if not self._rates.take(impression, len(data.events)):
+            problem = f"more than {MAX_EVENTS:,} events of this impression in an hour"
+            raise ApiError(429, "too_many", problem, headers={RETRY: "3600"})
+        for event in data.events:
+            self._take(BROWSER, _plain(event))
+        return len(data.events)
+
+    def take_click(self, impression: str, rank: int) -> None:
+        """Take a click on a link."""
+        if self._rates.take(impression):
+            self._take(LINK, {"impression": impression, "rank": rank, "kind": "click"})
+
+    def take_ubi(self, body: bytes) -> None:
+        """Take the events of UBI records that the engine has stored."""
+        running = self.recorder.running()
+        kinds = running.settings.events if running else {}
+        for record in _read_records(body):
+            kind, query_id = record.get("action_name"), record.get("query_id")
+            if not isinstance(query_id, str) or not isinstance(kind, str) or kind not in kinds:
+                self.metrics.count_event(UBI, IGNORED)
+                continue
+            served = self.lists.find(f"query {query_id}")
+            rank = None if served is None else _find_rank(record.get("event_attributes"), served.documents)
+            if served is None or rank is None:
+                self.metrics.count_event(UBI, UNMATCHED)
+                continue
+            name = blake2b(msgspec.json.encode(record), digest_size=16).hexdigest()  # a record sent twice counts once
+            self._take(UBI, {"impression": served.impression, "rank": rank, "kind": kind, "event": name})
+
+    def _take(self, source: str, event: Mapping[str, Any]) -> None:
+        """Hand over an event, unless its rank is beyond the list: there, results belong to no ranker."""
+        served = self.lists.find(event["impression"])
+        if served is not None and event["rank"] > len(served.documents):
+            self.metrics.count_event(source, UNMATCHED)
+            return
+        self.metrics.count_event(source, TAKEN)
+        self.recorder.record_event(event)
+
+
+def _plain(event: EventBody) -> dict[str, Any]:
+    fields = ("event", "impression", "rank", "kind", "dwell", "value")
+    return {name: value for name in fields if (value := getattr(event, name)) is not None}
+
+
+def _read_records(body: bytes) -> Iterator[dict[str, Any]]:
+    """The events of a document, or of a bulk request."""
+    whole = _decode_any(body)
+    for record in [_decode_any(line) for line in body.splitlines()] if whole is None else [whole]:
+        if isinstance(record, dict) and "action_name" in record:
+            yield record
+
+
+def _decode_any(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _find_rank(attributes: Any, documents: list[str]) -> int | None:
+    """The rank of the document of an event; of its position if it has no document of the list."""
+    if not isinstance(attributes, dict):
+        return None
+    item, position = attributes.get("object"), attributes.get("position")
+    name = item.get("object_id") if isinstance(item, dict) else None
+    if name is not None and str(name) in documents:
+        return documents.index(str(name)) + 1
+    ordinal = position.get("ordinal") if isinstance(position, dict) else None
+    is_rank = isinstance(ordinal, int) and not isinstance(ordinal, bool) and 1 <= ordinal <= len(documents)
+    return ordinal if is_rank and name is None else None

@@ -1,0 +1,134 @@
+"""Where impressions and events go: to a log on this machine, or to a service. A thread writes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+from interleaf.errors import InterleafError
+from interleaf.experiment import Experiment, Shown
+from interleaf.experiment.serving import Noted, Request
+from interleaf.log.writer import LogWriter
+from interleaf.proxy.config import ExperimentSection
+
+MAX_WAITING = 5000  # records that wait for the thread; above it, they are dropped and counted
+log = logging.getLogger("interleaf.proxy")
+
+
+class Running(NamedTuple):
+    """The settings of a running experiment."""
+
+    settings: Experiment
+    version: int
+
+
+class RecordDetails(NamedTuple):
+    """What is recorded of a list besides the list: rankings' times in milliseconds, the user agent."""
+
+    latency: Mapping[str, float]
+    user_agent: str | None
+
+
+class Recorder(Protocol):
+    """Takes impressions and events."""
+
+    def running(self) -> Running | None:
+        """The experiment, if it is running."""
+
+    def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
+        """Write down an impression, or its next page."""
+
+    def record_event(self, event: Mapping[str, Any]) -> None:
+        """Write down an event; it has an impression, a rank or a document, and a kind."""
+
+    def status(self) -> dict[str, Any]:
+        """How it goes, for the health page and the metrics: `waiting` records, whether a service is `away`."""
+
+    def close(self) -> None:
+        """Write down everything that waits."""
+
+
+class RecordingThread:
+    """Runs the writes of a recorder one after the other in a thread; drops and counts them if too many wait."""
+
+    def __init__(self, dropped: Callable[[], None]) -> None:
+        self._threads = ThreadPoolExecutor(1, "interleaf-record")
+        self._lock, self._waiting, self._dropped = Lock(), 0, dropped
+
+    @property
+    def waiting(self) -> int:
+        """The number of writes that wait, or are in progress."""
+        return self._waiting
+
+    def put(self, work: Callable[[], object]) -> None:
+        """Run it later."""
+        with self._lock:
+            is_full = self._waiting >= MAX_WAITING
+            self._waiting += not is_full
+        if is_full:
+            self._dropped()
+        else:
+            self._threads.submit(self._run, work)
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as problem:
+            self._dropped()
+            level = logging.WARNING if isinstance(problem, InterleafError) else logging.ERROR
+            log.log(level, "a record could not be written: %s", problem, exc_info=level == logging.ERROR)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        self._threads.shutdown()
+
+
+class LogRecorder:
+    """Writes impressions and events to the log in a folder; the experiment is always running."""
+
+    def __init__(self, section: ExperimentSection, settings: Experiment, dropped: Callable[[], None]) -> None:
+        assert section.log is not None
+        try:
+            section.log.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InterleafError(f"the folder {section.log} cannot be made: {error.strerror}; give another") from None
+        self._writer = LogWriter(section.log, experiment=settings.name)
+        self._running, self._thread = Running(settings, 1), RecordingThread(dropped)
+
+    def running(self) -> Running | None:
+        return self._running
+
+    def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
+        noted, time = shown.noted, datetime.now(UTC)
+        assert isinstance(noted, Noted)
+
+        def write() -> None:
+            shown_list, name = noted.drawn.interleaving(), request.impression
+            if request.page > 1:
+                self._writer.next_page(name, shown_list, request.page, time=time, rankings=True)
+                return
+            about = {name: noted.about[name] for name in ("unit", "query", "arm", "page", "fallback_reason")}
+            latency = [seen.latency.get(ranker) for ranker in self._running.settings.rankers]
+            self._writer.impression(shown_list, impression=name, time=time, latency=latency, rankings=True, **about)
+
+        self._thread.put(write)
+
+    def record_event(self, event: Mapping[str, Any]) -> None:
+        fields = {
+            name: event[name] for name in ("rank", "time", "dwell", "value", "event") if event.get(name) is not None
+        }
+        self._thread.put(lambda: self._writer.event(event["impression"], event["kind"], **fields))
+
+    def status(self) -> dict[str, Any]:
+        return {"running": True, "log": True, "waiting": self._thread.waiting}
+
+    def close(self) -> None:
+        self._thread.close()
+        self._writer.close()

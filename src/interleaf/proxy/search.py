@@ -1,0 +1,203 @@
+"""One search that takes part: from the caller's request to the interleaved answer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from interleaf.client.visitors import clean_text
+from interleaf.errors import InterleafError, listed
+from interleaf.experiment import Experiment, Request, Shown, assign, limits, show
+from interleaf.experiment.assignment import OUTSIDE
+from interleaf.experiment.serving import Noted
+from interleaf.log.schema import INTERLEAVED
+from interleaf.proxy.click_links import make_link
+from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
+from interleaf.proxy.config import ProxyConfig
+from interleaf.proxy.fan_out import FanOut, FanOutResult
+from interleaf.proxy.recorders import RecordDetails, Recorder, Running
+from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, holds
+from interleaf.proxy.served_lists import ServedLists
+from interleaf.proxy.tokens import Signer
+
+Parse = Callable[[Incoming], ParsedSearch]
+
+
+class Built(NamedTuple):
+    """The answer to a search, the headers of the engine's answer, and the impression, if the list is logged."""
+
+    body: bytes
+    headers: Any
+    impression: str | None
+    result: FanOutResult
+    arm: str
+
+
+@dataclass
+class Mixed:
+    """A list of a search: its page, and what is recorded."""
+
+    documents: list[str]  # of this page
+    before: list[str]  # of all pages before
+    mixed: int  # documents that can be paged to before the control's remaining results
+    shown: Shown
+    request: Request
+
+
+@dataclass
+class Searches:
+    """Answers the searches that take part in one experiment."""
+
+    config: ProxyConfig
+    parse: Parse
+    fan_out: FanOut
+    recorder: Recorder
+    lists: ServedLists
+    signer: Signer
+
+    async def answer(self, incoming: Incoming) -> Built:
+        """The interleaved answer; raises BypassError if the caller gets the engine's own."""
+        running = self._find_experiment(incoming)
+        search = self.parse(incoming)
+        self._check(search, running, incoming)
+        requests = self._make_requests(search)
+        result = await self.fan_out.ask(search, requests, self.config.control)
+        mixed = self._mix(search, running, incoming, result)
+        control = result.answers[self.config.control]
+        impression, remember = self._identify(search, mixed, running, incoming, search.find_query_id(control))
+        page = Page(search.window, mixed.documents, mixed.before, mixed.mixed, self._make_note(impression))
+        if impression is not None and self.config.clicks.link is not None:
+            page.link_of = partial(make_link, self.signer, impression)
+        body = search.build(self.config.control, result.answers, page)
+        if remember():  # only now: the caller gets this list
+            self._send(mixed, running, incoming, result)
+        return Built(body, control.headers, impression, result, mixed.shown.arm)
+
+    def _find_experiment(self, incoming: Incoming) -> Running:
+        """The running experiment of this user."""
+        running = self.recorder.running()
+        if running is None:
+            raise BypassError(BypassCode.NOT_RUNNING)
+        self._check_rankers(running.settings)
+        if incoming.unit is None:
+            raise BypassError(BypassCode.NO_UNIT)
+        if assign(running.settings, incoming.unit) == OUTSIDE:
+            raise BypassError(BypassCode.OUTSIDE)
+        return running
+
+    def _check_rankers(self, settings: Experiment) -> None:
+        """The service and the file must agree on the rankers, and on the control."""
+        here, there = sorted(one.name for one in self.config.rankers), sorted(settings.rankers)
+        if here != there or settings.control != self.config.control:
+            service = f"the service compares {listed(there)} with the control {settings.control!r}"
+            detail = f"{service}, the file {listed(here)} with the control {self.config.control!r}"
+            raise BypassError(FailureCode.CONFIGURATION, detail)
+
+    def _check(self, search: ParsedSearch, running: Running, incoming: Incoming) -> None:
+        section, window = self.config.requests, search.window
+        if not all(holds(condition, incoming, search.body) for condition in section.where):
+            raise BypassError(BypassCode.CONDITION)
+        if window.size > limits.MAX_K:
+            raise BypassError(BypassCode.PAGE_TOO_LARGE)
+        if window.first + window.size > section.max_rank:
+            raise BypassError(BypassCode.PAGE_TOO_FAR)
+        if window.first and running.settings.chosen.method.depends_on_k:
+            raise BypassError(BypassCode.WHOLE_LISTS)
+
+    def _make_requests(self, search: ParsedSearch) -> dict[str, Any]:
+        """The rankers' requests. The control's goes as deep as the page, for what follows the mixed list."""
+        depth, end = self.config.requests.depth, search.window.first + search.window.size
+        sizes = {one.name: depth for one in self.config.rankers} | {self.config.control: max(depth, end)}
+        return {
+            one.name: search.request_of(one, sizes[one.name], one.name == self.config.control)
+            for one in self.config.rankers
+        }
+
+    def _mix(self, search: ParsedSearch, running: Running, incoming: Incoming, result: FanOutResult) -> Mixed:
+        """Compose the list as the clients and the service do: the same user and query get the same list."""
+        depth, window = self.config.requests.depth, search.window
+        found = {name: answer.ids for name, answer in result.answers.items()}
+        for name, ids in list(found.items()):
+            if len(set(ids)) < len(ids):
+                if name == self.config.control:
+                    raise BypassError(FailureCode.REPEATED_DOCUMENT)
+                result.failures[name] = FailureCode.REPEATED_DOCUMENT
+                del found[name], result.answers[name]
+        rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
+        aligned = not window.first % window.size and window.first // window.size < limits.MAX_PAGE
+        k, page = (window.size, window.first // window.size + 1) if aligned else (window.first + window.size, 1)
+        request = Request(secrets.token_hex(16), incoming.unit, _clean_query(search.query), rankings, k, page)
+        try:
+            shown = show(running.settings, running.version, request)
+        except InterleafError as problem:
+            raise BypassError(FailureCode.CONFIGURATION, str(problem)) from problem
+        if not isinstance(shown.noted, Noted):
+            raise BypassError(BypassCode.NO_RESULTS)
+        whole = [str(document) for document in shown.noted.drawn.documents]
+        mixed = _count_mixed(shown.arm, rankings, self.config.control)
+        end = window.first + window.size
+        if len(whole) < end:  # the control's remaining results follow
+            known = set(whole)
+            whole += [document for document in found[self.config.control] if document not in known]
+        return Mixed(whole[window.first : end], whole[: window.first], mixed, shown, request)
+
+    def _identify(
+        self, search: ParsedSearch, mixed: Mixed, running: Running, incoming: Incoming, query_id: str | None
+    ) -> tuple[str | None, Callable[[], bool]]:
+        """The impression that the page belongs to (None: it is not logged), and a function that remembers the list.
+
+        The function says whether there is something to record. A further page belongs to the impression of the first
+        one, if that was shown lately and with the same documents. Else the list so far is an impression of its own.
+        """
+        noted, window, request = mixed.shown.noted, search.window, mixed.request
+        assert isinstance(noted, Noted)
+        documents = [str(document) for document in noted.drawn.documents]
+        if window.first >= len(documents):  # only results that belong to no ranker
+            return None, lambda: False
+        key = search.digest + (incoming.unit or "").encode()
+        query_keys: list[bytes | str] = [f"query {query_id}"] if query_id else []
+        served = self.lists.find(key)
+        if served is not None and served.size == window.size:
+            is_repeat = self.lists.is_repeat(served, window.first, documents[window.first :])
+            if is_repeat or (request.page > 1 and served.documents == documents[: window.first]):
+                request.impression = noted.about["impression"] = served.impression
+                return served.impression, partial(self.lists.extend, query_keys, served, documents)
+        if request.page > 1:
+            request.k, request.page = window.first + window.size, 1
+            mixed.shown = show(running.settings, running.version, request)
+        if request.k is not None and request.k > limits.MAX_K:
+            return None, lambda: False
+        new = self.lists.new(request.impression, documents, window.size)
+        return request.impression, partial(self.lists.add, [key, request.impression, *query_keys], new)
+
+    def _send(self, mixed: Mixed, running: Running, incoming: Incoming, result: FanOutResult) -> None:
+        latency = {name: round(1000 * answer.seconds, 1) for name, answer in result.answers.items()}
+        agent = clean_text(incoming.header(b"user-agent"), limits.MAX_USER_AGENT) or None
+        self.recorder.record(mixed.shown, mixed.request, running.version, RecordDetails(latency, agent))
+
+    def _make_note(self, impression: str | None) -> dict[str, Any]:
+        """What the answer says about the impression."""
+        name = self.config.experiment.name
+        if impression is None:
+            return {"experiment": name, "impression": None, "token": None}
+        return {"experiment": name, "impression": impression, "token": self.signer.sign("token", impression)}
+
+
+def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: str) -> int:
+    """The documents of the whole list: those of all rankings, or of the one whose list is shown.
+
+    >>> _count_mixed("interleaved", {"old": ["a"], "new": ["a", "b"]}, "old")
+    2
+    >>> _count_mixed("holdout", {"old": ["a"], "new": ["a", "b"]}, "old")
+    1
+    """
+    if arm == INTERLEAVED:
+        return len(set().union(*(ids for ids in rankings.values() if ids)))
+    return len(rankings.get(arm) or rankings[control] or next(filter(None, rankings.values()), []))
+
+
+def _clean_query(text: str) -> str:
+    return clean_text(text, limits.MAX_QUERY)

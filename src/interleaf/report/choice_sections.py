@@ -1,0 +1,88 @@
+"""The section of a report on the choice of the best of many rankers, and the rows of its chart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
+from interleaf.report.format import Names, count, digits, share, signed, span
+from interleaf.report.model import ReportData
+from interleaf.report.sections import MAX_ROWS, Grid, Section, explain_missing, say_left_out, write
+
+MAX_BRIEF = 10  # rankers in a terminal
+MAX_NAMED = 6  # rankers with a colour of their own in a chart
+MAX_STEPS = 100  # of a chart over epochs
+OTHERS = "all others"
+
+
+def choice(report: ReportData, names: Names, brief: bool = False) -> Section | None:
+    """Who leads, who is in, who left when and why, and the regret that was saved."""
+    result = report.choice
+    if result is None:
+        return None
+    rows = result.rankers[: MAX_BRIEF if brief else MAX_ROWS]
+    titles = ["share now", "lists", "over the leader", f"{100 * report.confidence:g} % anytime interval", "units"]
+    words = ["ranker", "so far"] + ([] if brief else ["left after epoch", "against"])
+    grid = Grid("choice", "", words, titles)
+    numbers = {epoch: place for place, epoch in enumerate(sorted({one.epoch for one in result.shares}), 1)}
+    for one in rows:
+        cells = [names[one.ranker], ChoiceState(one.state).text]
+        if not brief:
+            cells += ["" if one.left_after is None else f"{numbers[one.left_after]}"]
+            cells += ["" if one.left_against is None else names[one.left_against]]
+        grid.add(names[one.ranker], *cells, *_figures(one), reason=one.reason or "it leads")
+    epochs = f"{result.epochs} epoch{'s' * (result.epochs != 1)} so far."
+    told = (epochs, *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"), say_regret(result))
+    reasons = explain_missing(missing for missing in grid.missing if missing[2] != "it leads")
+    return Section("choice", "The choice", told, (grid.table(),), tuple(map(names.within, reasons)))
+
+
+def _figures(one: RankerState) -> list[str | None]:
+    return [
+        share(one.share),
+        count(one.lists),
+        write(signed, one.estimate),
+        write(span, one.interval),
+        write(count, one.units),
+    ]
+
+
+def say_regret(result: ChoiceResult) -> str:
+    """The regret that was saved, in a sentence.
+
+    >>> say_regret(ChoiceResult("a", False, 9, 1, (), (), 6.0, 20.0, 0.7, 3))
+    'Regret so far is 6; with equal shares it would be 20, so 70.0 % was saved. It is the sum over lists of how much \
+people prefer the leader to the rankers of the list, by the estimates for 3 rankers.'
+    """
+    if result.regret is None or result.regret_equal_shares is None or result.regret_saved is None:
+        return f"The regret is not known: {result.reason}."
+    amounts = f"{digits(result.regret)}; with equal shares it would be {digits(result.regret_equal_shares)}"
+    saved = result.regret_saved
+    change = f"{share(saved)} was saved" if saved >= 0 else f"nothing was saved ({share(-saved)} more)"
+    return (
+        f"Regret so far is {amounts}, so {change}. It is the sum over lists of how much people prefer the leader to "
+        f"the rankers of the list, by the estimates for {result.regret_rankers} rankers."
+    )
+
+
+def share_rows(report: ReportData, names: Names) -> list[dict[str, Any]]:
+    """A row for each ranker with much traffic, and for all others together, in each epoch, or in several together."""
+    result = report.choice
+    if result is None or not result.shares:
+        return []
+    lists = {one.ranker: one.lists for one in result.rankers}
+    named = sorted(lists, key=lambda ranker: -lists[ranker])[:MAX_NAMED]
+    width = -(-result.epochs // MAX_STEPS)
+    epochs = sorted({one.epoch for one in result.shares})
+    place = {epoch: number // width for number, epoch in enumerate(epochs)}
+    sums: Counter[tuple[int, str]] = Counter()
+    for one in result.shares:
+        sums[place[one.epoch], names[one.ranker] if one.ranker in named else OTHERS] += one.share  # type: ignore[assignment]
+    sizes = Counter(place.values())
+    order = [names[ranker] for ranker in named] + [OTHERS] * (len(lists) > len(named))
+    return [
+        {"epoch": number * width + 1, "ranker": ranker, "share": sums[number, ranker] / sizes[number], "place": rank}
+        for number in sorted(sizes)
+        for rank, ranker in enumerate(order)
+    ]

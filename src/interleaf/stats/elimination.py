@@ -1,0 +1,207 @@
+"""Which of many rankers leads, and which others can leave, from sums of each pair by user bucket over all epochs.
+
+In an epoch, chance decides which rankers a unit sees. The score of a unit in an epoch for a pair is the mean score of
+its impressions with an event. The estimate of a pair is the mean over all units and epochs, so an epoch counts by the
+number of its units:
+
+    D_ij = sum_b S_ijb / sum_b N_ijb
+
+over buckets b of units, with the sum S of the scores of units in epochs, and their number N. The error is computed by
+leaving out one bucket at a time. A bucket has its units in all epochs, because the same units come again.
+
+The leader is the ranker with the highest Copeland score: the number of other rankers that it beats, minus the number of
+those that beat it. A pair with fewer than 10 scores counts in part, so that nobody leads by luck. A ranker leaves
+
+* as `worse`, if its interval against the leader is below 0, or
+* as `no_gain`, if that interval is below the margin: it is not better than the leader by what matters.
+
+All intervals are anytime intervals. The leader is chosen from the data, so they hold for all pairs of the rankers at
+the start together: by Holm's correction for the first reason, by Bonferroni's for the second. The error is never less
+than if four units with the opposite score had been missed by chance, so a ranker that loses every list can leave, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from interleaf.kernels.arrays import Array
+from interleaf.stats import compare, sequence
+from interleaf.stats.compare import Estimate, Interval, significance
+
+WORSE, NO_GAIN = "worse", "no_gain"
+UNSEEN = 4  # units with other scores that may be missing by chance
+NEAR = 100  # more units, with which a ranker would leave
+ENOUGH = 10  # scores of units in epochs with which a pair counts fully for the leader
+
+
+class PairMeans(NamedTuple):
+    """`sums[i, j]` of the scores of i over j, which is -`sums[j, i]`, and `counts[i, j]` of units in epochs."""
+
+    sums: Array
+    counts: Array
+
+    @property
+    def means(self) -> Array:
+        """The estimates `[i, j]`; 0 for pairs that were never compared."""
+        return compare.quotient(self.sums, self.counts)
+
+
+class LeaderSums(NamedTuple):
+    """Sums of the leader's pairs: `sums[bucket, i]` of i over the leader, `counts[bucket, i]`, and distinct `units[i]`.
+
+    The column of the leader is empty.
+    """
+
+    sums: Array
+    counts: Array
+    units: Array
+
+
+class Against(NamedTuple):
+    """A ranker against the leader: the estimate, its error and two intervals, the first of them by Holm's correction.
+
+    What could not be computed is None, and `reason` says why.
+    """
+
+    ranker: int
+    estimate: float | None
+    interval: Interval | None
+    joint: Interval | None
+    units: int
+    reason: str
+
+
+class Leaving(NamedTuple):
+    """A ranker that can leave: why, which ranker led, and the upper end of its interval against it."""
+
+    ranker: int
+    code: str
+    leader: int
+    bound: float
+
+
+def find_leader(pairs: PairMeans, left: Sequence[int]) -> int:
+    """The ranker with the highest Copeland score among those left; of several, the one with the largest mean estimate.
+
+    >>> sums = np.array([[0, 2, 2], [-2, 0, 12], [-2, -12, 0]])
+    >>> find_leader(PairMeans(sums, np.full((3, 3), 20)), [0, 1, 2])
+    0
+    """
+    some = pairs.means[np.ix_(left, left)]
+    weights = np.minimum(pairs.counts[np.ix_(left, left)] / ENOUGH, 1.0)
+    beaten, size = (np.sign(some) * weights).sum(axis=1).round(9), some.sum(axis=1)
+    return int(left[max(range(len(left)), key=lambda place: (beaten[place], size[place], -place))])
+
+
+def compare_with_leader(
+    sums: LeaderSums, left: Sequence[int], leader: int, rankers: int, worse: int, confidence: float
+) -> list[Against]:
+    """Each ranker that is left, except the leader, against the leader.
+
+    `rankers` is their number at the start, and `worse` how many left as worse: their hypotheses are rejected already.
+    """
+    others = [ranker for ranker in left if ranker != leader]
+    units = np.maximum(sums.units[others], 1)
+    estimates = [
+        _with_cautious_error(one, number, confidence)
+        for one, number in zip(
+            compare.estimates(sums.sums[:, others], sums.counts[:, others], confidence), units.tolist(), strict=True
+        )
+    ]
+    every, alpha = rankers * (rankers - 1) // 2, significance(confidence)
+    p_values = [one.p_value for one in sequence.anytimes(estimates, units, None, confidence)]
+    levels = _holm_levels(p_values, every - worse, alpha)
+    at_level = {
+        level: sequence.anytimes(estimates, units, None, 1 - level) for level in {*levels, alpha / every}
+    }  # few levels differ
+    return [
+        Against(
+            *(ranker, estimates[place].value, at_level[levels[place]][place].interval),
+            *(at_level[alpha / every][place].interval, int(sums.units[ranker]), at_level[levels[place]][place].reason),
+        )
+        for place, ranker in enumerate(others)
+    ]
+
+
+def _with_cautious_error(estimate: Estimate, units: int, confidence: float) -> Estimate:
+    """The estimate with an error as large as if `UNSEEN` of the units had the opposite score, 1 or more.
+
+    If all scores are alike, they show no variance; but a few units with other scores may be missing by chance.
+    """
+    if estimate.value is None or estimate.effective_units is None or estimate.effective_units < 2:
+        return estimate
+    effective = units * estimate.effective_units / estimate.buckets
+    size = abs(estimate.value)
+    error = math.sqrt(UNSEEN) * (size + max(size, 1.0)) / (effective + 1)
+    if error <= (estimate.error or 0.0):
+        return estimate
+    return compare.with_error(estimate, error, estimate.effective_units, confidence)
+
+
+def find_leaving(against: Sequence[Against], leader: int, margin: float) -> list[Leaving]:
+    """The rankers that can leave."""
+    leaving = []
+    for one in against:
+        if one.interval is not None and one.interval[1] < 0:
+            leaving.append(Leaving(one.ranker, WORSE, leader, one.interval[1]))
+        elif one.joint is not None and one.joint[1] < margin:
+            leaving.append(Leaving(one.ranker, NO_GAIN, leader, one.joint[1]))
+    return leaving
+
+
+def find_nearly_leaving(against: Sequence[Against]) -> list[int]:
+    """The rankers that have not left, but would leave as worse with up to `NEAR` more units; nearest first.
+
+    The half-width of an interval falls with the square root of the number of units.
+
+    >>> rows = [("wide", (-0.9, 0.3)), ("near", (-0.8, 0.05)), ("left", (-0.5, -0.1)), ("no worse", (-0.1, 0.3))]
+    >>> [
+    ...     rows[one][0]
+    ...     for one in find_nearly_leaving(
+    ...         [Against(place, sum(span) / 2, span, span, 300, "") for place, (_, span) in enumerate(rows)]
+    ...     )
+    ... ]
+    ['near']
+    """
+    near = []
+    for one in against:
+        if one.interval is not None and one.estimate is not None and one.estimate < 0 <= one.interval[1]:
+            more = (((one.interval[1] - one.estimate) / one.estimate) ** 2 - 1) * one.units
+            if more <= NEAR:
+                near.append((more, one.ranker))
+    return [ranker for _, ranker in sorted(near)]
+
+
+def _holm_levels(p_values: Sequence[float | None], hypotheses: int, alpha: float) -> list[float]:
+    """The level of each p-value by Holm's correction, where all other hypotheses are not rejected.
+
+    >>> [round(0.05 / level) for level in _holm_levels([0.01, None, 0.0001, 0.4], 190, 0.05)]
+    [189, 189, 190, 189]
+    """
+    in_order = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
+    levels, rejected = [0.0] * len(p_values), 0
+    for p_value, place in in_order:
+        levels[place] = alpha / (hypotheses - rejected)
+        if p_value > levels[place]:
+            break
+        rejected += 1
+    return [level or alpha / (hypotheses - rejected) for level in levels]
+
+
+def estimate_regret(gaps: Array, shown: Array) -> tuple[float, float] | None:
+    """The regret of the traffic, and of equal shares: the sum over lists of the mean gap of their rankers.
+
+    `gaps[i]` is by how much the leader is preferred to i, NaN if they were never compared; `shown[i]` counts lists, in
+    parts if several rankers share a list. Rankers with an unknown gap are left out of both. None if nobody is known.
+
+    >>> estimate_regret(np.array([0.0, 0.1, 0.5]), np.array([80.0, 10.0, 10.0]))
+    (6.0, 20.0)
+    """
+    known = ~np.isnan(gaps)
+    if known.sum() < 2 or not shown[known].any():
+        return None
+    return float(gaps[known] @ shown[known]), float(gaps[known].mean() * shown[known].sum())

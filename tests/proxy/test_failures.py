@@ -1,0 +1,189 @@
+"""People get the control's answer when a ranker fails, is slow or answers nonsense; each failure is counted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interleaf import log
+from interleaf.proxy.opensearch import OpenSearchSearch
+from tests.support.proxies import BODY, RunningProxy, running_proxy
+from tests.support.stub_engine import NEW, OLD, Asked, Send, StubEngine
+
+Start = Callable[..., RunningProxy]
+
+
+def is_candidate(body: Any) -> bool:
+    return "title^3" in json.dumps(body)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [row for batch in log.read(folder / "log") for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("msearch", [True, False])
+def test_a_ranker_that_fails_is_a_fallback(engine: StubEngine, tmp_path: Path, msearch: bool) -> None:
+    engine.takes_msearch = msearch
+    candidate = "patch = { query = { boom = true } }"
+    with running_proxy(engine.url, tmp_path, candidate=candidate) as proxy:
+        reply = proxy.search()
+        further = proxy.search(BODY | {"from": 10})
+    assert (reply.ids, further.ids) == (OLD[:10], OLD[10:20])
+    assert proxy.failures == {"ranker_failed": 2}
+    (row,) = rows(tmp_path)
+    assert (row["arm"], row["fallback_reason"], row["page"]) == ("fallback", "no ranking of candidate", 2)
+
+
+def test_a_slow_ranker_is_a_fallback_within_the_time_budget(engine: StubEngine, tmp_path: Path) -> None:
+    engine.delay = lambda body: 0.6 if is_candidate(body) else 0.0
+    with running_proxy(engine.url, tmp_path, requests="time_budget_ms = 200") as proxy:
+        times = list[float]()
+        for number in range(3):
+            began = time.monotonic()
+            assert proxy.search(unit=f"user-{number}").ids == OLD[:10]
+            times.append(time.monotonic() - began)
+    assert max(times) < 0.45
+    assert proxy.failures == {"ranker_slow": 3}
+    assert engine.asked[0].path == "/_msearch"
+    assert "/_msearch" not in [one.path for one in engine.asked[1:]]  # now one by one: the control is there in time
+    assert [row["arm"] for row in rows(tmp_path)] == ["fallback"] * 3
+
+
+def test_rankers_may_take_as_long_as_a_slow_control(start: Start, engine: StubEngine) -> None:
+    engine.takes_msearch = False
+    engine.delay = lambda body: 0.25 if is_candidate(body) else 0.3
+    proxy = start(requests="time_budget_ms = 100")
+    assert set(proxy.search().ids) - set(OLD[:10])
+    assert not proxy.failures
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"not json",
+        b"{}",
+        b"[]",
+        b'{"hits": 7}',
+        b'{"hits": {"hits": [{}]}}',
+        b'{"hits": {"hits": [{"_id": 7}]}}',
+        b'{"hits":' * 3000 + b"1" + b"}" * 3000,
+        b'\xff\xfe{"hits": {"hits": []}',
+        b'{"hits": {"hits": [{"_id": "\xff"}]}}',
+    ],
+)
+@pytest.mark.parametrize("of", ["candidate", "control"])
+def test_an_answer_that_is_none(proxy: RunningProxy, engine: StubEngine, answer: bytes, of: str) -> None:
+    asked_again = list[bytes]()
+
+    async def fault(asked: Asked, send: Send) -> bool:
+        if asked.path.endswith("_msearch"):
+            await send(b"HTTP/1.1 405 Not Allowed\r\nContent-Length: 0\r\n\r\n")
+            return True
+        asked_again.append(asked.body)
+        if is_candidate(json.loads(asked.body)) == (of == "candidate"):
+            await send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(answer) + answer)
+            return True
+        return False
+
+    engine.fault = fault
+    proxy.search()  # the combined request failed: from now on, requests are sent one by one
+    asked_again.clear()
+    proxy.app.metrics.failures.clear()
+    reply = proxy.search(unit="user-8")
+    if of == "candidate":
+        assert reply.ids == OLD[:10]
+        assert proxy.failures == {"answer_not_understood": 1}
+    else:
+        assert reply.body == answer  # the engine's own answer to the caller's own request
+        assert asked_again[-1] == json.dumps(BODY).encode()
+        assert proxy.failures == {"control_failed": 1}
+
+
+def test_an_answer_that_is_too_large(start: Start, engine: StubEngine) -> None:
+    proxy = start(upstream="max_answer = 12_000")
+    engine.takes_msearch = False
+    assert proxy.search().status == 200
+    proxy.app.metrics.failures.clear()
+    engine.found = lambda is_new: [f"{name}{'x' * 400 * is_new}" for name in (NEW if is_new else OLD)]
+    assert proxy.search(unit="user-8").ids == OLD[:10]
+    assert proxy.failures == {"answer_too_large": 1}
+
+
+def test_a_compressed_answer_that_grows_too_large(start: Start, engine: StubEngine) -> None:
+    proxy = start(upstream="max_answer = 20_000")
+    engine.takes_msearch, engine.coding = False, "gzip"
+    engine.found = lambda is_new: [f"{name}{'x' * 400 * is_new}" for name in (NEW if is_new else OLD)]
+    assert proxy.search().ids == OLD[:10]
+    assert proxy.failures == {"answer_not_understood": 1}
+
+
+def test_a_ranking_with_a_document_twice(proxy: RunningProxy, engine: StubEngine) -> None:
+    engine.found = lambda is_new: ["d1", "d1", "d2"] if is_new else OLD
+    assert proxy.search().ids == OLD[:10]
+    engine.found = lambda is_new: NEW if is_new else ["d1", "d1"]
+    assert proxy.search(unit="user-8").ids == ["d1", "d1"]
+    assert proxy.failures == {"repeated_document": 2}
+
+
+def test_a_list_of_the_control_alone_has_the_control_s_total(proxy: RunningProxy, engine: StubEngine) -> None:
+    engine.found = lambda is_new: [NEW[0], *NEW] if is_new else OLD[:3]  # one document twice
+    reply = proxy.search()
+    assert (reply.ids, reply.json["hits"]["total"]["value"]) == (OLD[:3], 3)
+
+
+def test_a_list_that_could_not_be_built_is_not_remembered(
+    engine: StubEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        with monkeypatch.context() as changed:
+            changed.delattr(OpenSearchSearch, "build")
+            assert proxy.search().ids == OLD[:10]
+        reply = proxy.search()
+    assert [row["impression"] for row in rows(tmp_path)] == [reply.note["impression"]]
+    assert proxy.failures == {"internal": 1}
+
+
+def test_no_results_at_all(proxy: RunningProxy, engine: StubEngine) -> None:
+    engine.found = lambda is_new: []
+    reply = proxy.search()
+    assert (reply.ids, reply.json["hits"]["total"]["value"]) == ([], 0)
+    engine.found = lambda is_new: NEW[:3] if is_new else []
+    assert proxy.search(unit="user-8").ids == NEW[:3]
+    assert not proxy.failures
+
+
+def test_an_unexpected_error_of_the_proxy(
+    proxy: RunningProxy, engine: StubEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(type(proxy.app.searches), "_mix", fail)
+    assert proxy.search().ids == OLD[:10]
+    assert proxy.failures == {"internal": 1}
+
+
+def test_an_error_of_the_engine_is_the_caller_s(start: Start, engine: StubEngine) -> None:
+    proxy = start(path="/*/_search")
+    reply = proxy.search(path="/missing/_search")
+    assert reply.json == {"error": {"type": "index_not_found_exception"}, "status": 404}
+    assert proxy.search(path="/others/_search").status == 200
+    assert [one.path for one in engine.asked] == ["/_msearch", "/missing/_search", "/_msearch"]
+
+
+def test_a_log_that_cannot_be_written_does_not_break_search(
+    proxy: RunningProxy, engine: StubEngine, tmp_path: Path
+) -> None:
+    for file in (tmp_path / "log").glob("*"):
+        file.unlink()
+    (tmp_path / "log").rmdir()
+    assert proxy.search().status == 200
+    until = time.monotonic() + 5
+    while not proxy.failures and time.monotonic() < until:
+        time.sleep(0.01)
+    assert proxy.failures == {"not_recorded": 1}

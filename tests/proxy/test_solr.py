@@ -1,0 +1,140 @@
+"""Searches of Solr through the proxy, against a stub engine that speaks its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from interleaf import log
+from tests.support.proxies import Reply, RunningProxy, running_proxy
+from tests.support.stub_engine import COUNT, NEW, OLD, StubEngine
+
+Start = Callable[..., RunningProxy]
+SOLR = {"engine": "solr", "path": "/solr/products/select", "candidate": 'parameters = { qf = "title^3" }'}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+def solr(start: Start) -> RunningProxy:
+    return start(**SOLR)
+
+
+def select(proxy: RunningProxy, method: str = "GET", **parameters: str) -> Reply:
+    text = urlencode({"q": "shoes", **{name.replace("__", "."): value for name, value in parameters.items()}})
+    if method == "POST":
+        return proxy.ask("POST", "/solr/products/select", text.encode(), {"X-User": "user-7", **FORM})
+    return proxy.ask("GET", f"/solr/products/select?{text}", headers={"X-User": "user-7"})
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_search_is_interleaved_in_the_form_of_solr(solr: RunningProxy, engine: StubEngine, method: str) -> None:
+    reply = select(solr, method, fl="id,title,score", facet="true", hl="true", wt="json", rows="8")
+    data = reply.json
+    ids = [document["id"] for document in data["response"]["docs"]]
+    assert len(ids) == 8
+    assert set(ids) <= set(OLD[:8]) | set(NEW[:8])
+    assert set(ids) - set(OLD[:8])
+    scores = [document["score"] for document in data["response"]["docs"]]
+    assert all(first > second for first, second in pairwise(scores))
+    assert (data["response"]["numFound"], data["response"]["start"]) == (COUNT, 0)
+    assert data["facet_counts"]["facet_fields"]["colour"] == ["red", COUNT]
+    assert list(data["highlighting"]) == ids
+    assert data["interleaf"]["impression"] == reply.header("x-interleaf-impression")
+    assert data["responseHeader"]["params"]["rows"] == "8"
+    assert "start" not in data["responseHeader"]["params"]
+    assert data["responseHeader"]["QTime"] == 4
+    assert {one.method for one in engine.asked} == {method}
+
+
+def test_rankers_get_the_caller_s_parameters_with_their_changes(solr: RunningProxy, engine: StubEngine) -> None:
+    solr.ask(
+        "GET",
+        "/solr/products/select?q=shoes&fq=a&fq=b&qf=title&facet=true&json.facet=%7B%7D",
+        headers={"Authorization": "Basic abc"},
+    )
+    control, candidate = sorted((one.parameters for one in engine.asked), key=lambda one: one["qf"])
+    shared = {"q": ["shoes"], "fq": ["a", "b"], "start": ["0"], "rows": ["50"], "wt": ["json"]}
+    assert control == {**shared, "qf": ["title"], "facet": ["true"], "json.facet": ["{}"]}
+    assert candidate == {**shared, "qf": ["title^3"], "facet": ["false"], "stats": ["false"], "spellcheck": ["false"]}
+    assert {one.header("authorization") for one in engine.asked} == {"Basic abc"}
+
+
+def test_a_ranker_may_have_a_collection_of_its_own(start: Start, engine: StubEngine) -> None:
+    proxy = start(**SOLR | {"candidate": 'index = "products-v2"'})
+    assert set(select(proxy).ids) - set(OLD[:10])
+    ids = proxy.ask("GET", "/solr/products/select/?q=shoes", headers={"X-User": "user-7"}).ids  # as pysolr asks
+    assert ids == select(proxy).ids
+    assert {one.path.rstrip("/") for one in engine.asked} == {"/solr/products/select", "/solr/products-v2/select"}
+
+
+def test_documents_have_the_fields_that_were_asked_for(solr: RunningProxy) -> None:
+    assert [set(one) for one in select(solr, fl="title", rows="3").json["response"]["docs"]] == [{"title"}] * 3
+    assert [set(one) for one in select(solr, fl="*", rows="1").json["response"]["docs"]] == [{"id", "title", "url"}]
+
+
+@pytest.mark.parametrize("rows", [9, 40])
+def test_pages_of_solr_continue_one_list_without_repeats(solr: RunningProxy, rows: int) -> None:
+    pages = [select(solr, start=str(start), rows=str(rows)) for start in range(0, COUNT + rows, rows)]
+    assert sorted(name for page in pages for name in page.ids) == sorted(OLD)
+
+
+def test_solr_s_impressions_are_in_the_log(engine: StubEngine, tmp_path: Path) -> None:
+    with running_proxy(engine.url, tmp_path, **SOLR) as proxy:
+        pages = [select(proxy), select(proxy, start="10")]
+    (row,) = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    assert (row["documents"], row["query"]) == ([name for page in pages for name in page.ids], "shoes")
+
+
+BYPASSED = [
+    ("sort", {"sort": "price asc"}),
+    ("sort", {"sort": "score desc, price asc"}),
+    ("scroll", {"cursorMark": "*"}),
+    ("collapse", {"group": "true"}),
+    ("collapse", {"fq": "{!collapse field=group}"}),
+    ("explain", {"debugQuery": "true"}),
+    ("explain", {"debug": "timing"}),
+    ("explain", {"fl": "id,[explain]"}),
+    ("no_hits", {"rows": "0"}),
+    ("not_json", {"wt": "xml"}),
+    ("not_understood", {"rows": "-1"}),
+    ("not_understood", {"json": "{}"}),
+    ("not_understood", {"json__query": "x"}),
+    ("not_understood", {"fl": "name:title"}),
+    ("page_too_far", {"start": "1000"}),
+]
+
+
+@pytest.mark.parametrize(("code", "parameters"), BYPASSED)
+def test_what_solr_cannot_interleave_passes_through(
+    solr: RunningProxy, engine: StubEngine, code: str, parameters: dict[str, str]
+) -> None:
+    engine.select = lambda *arguments: {}  # type: ignore[method-assign]
+    assert select(solr, **parameters).body == b"{}"
+    (asked,) = engine.asked
+    assert asked.target.startswith("/solr/products/select?q=shoes&")
+    assert solr.bypassed == {code: 1}
+
+
+def test_order_by_score_and_a_request_in_json(solr: RunningProxy) -> None:
+    assert "interleaf" in select(solr, sort="score desc").json
+    body = b'{"query": "shoes"}'
+    headers = {"Content-Type": "application/json", "X-User": "user-7"}
+    assert "interleaf" not in solr.ask("POST", "/solr/products/select", body, headers).json
+    assert solr.bypassed == {"not_understood": 1}
+
+
+def test_a_slow_ranker_of_solr_is_a_fallback(start: Start, engine: StubEngine) -> None:
+    proxy = start(**SOLR, requests="time_budget_ms = 100")
+    engine.delay = lambda body: 1.0 if "title^3" in str(body) else 0.0
+    assert select(proxy).ids == OLD[:10]
+    assert proxy.failures == {"ranker_slow": 1}
+
+
+def test_whole_numbers_as_ids(solr: RunningProxy, engine: StubEngine) -> None:
+    answer = {"responseHeader": {}, "response": {"numFound": 2, "start": 0, "docs": [{"id": 7}, {"id": 8}]}}
+    engine.select = lambda *arguments: answer  # type: ignore[method-assign]
+    assert [one["id"] for one in select(solr).json["response"]["docs"]] == [7, 8]

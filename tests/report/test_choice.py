@@ -1,0 +1,230 @@
+"""The report of a choice: estimates by plain definitions, who leaves and why, regret, verdict codes and formats."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interleaf import Experiment, Report, Tally, analyze
+from interleaf.errors import DataError
+from interleaf.report.build import report
+from interleaf.report.charts import charts
+from interleaf.report.choice import choice_verdict
+from interleaf.report.choice_plans import ChoiceHistory, plan_from_results, walk
+from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
+from interleaf.report.choice_sections import choice, share_rows
+from interleaf.report.format import Names
+from interleaf.report.model import FAILED, Check
+from interleaf.report.rule import ReportSettings
+from interleaf.tally import About
+from interleaf.tally.choice_sums import ChoiceSums
+
+NAMES = ("ash", "birch", "cedar", "elm")
+Scores = list[tuple[int, int, str, str, float]]  # the unit, the epoch, a pair, and the score of its first ranker
+
+
+def unit(number: int) -> Any:
+    return np.random.default_rng(number).integers(2**64, size=1, dtype=np.uint64)
+
+
+def add(sums: ChoiceSums, scores: Scores) -> ChoiceSums:
+    for number, epoch, one, other, score in scores:
+        column = np.array([[score]])
+        sums.add_shown((one, other), np.array([epoch]))
+        sums.add_scores((one, other), unit(number), np.array([epoch]), column, np.sign(column).astype(int))
+    return sums
+
+
+def draw(epochs: int, units: int = 60, seed: int = 1, edge: float = 0.5) -> Scores:
+    """The earlier a name, the better its ranker; `edge` is the difference of neighbours."""
+    chance = np.random.default_rng(seed)
+    rows = []
+    for epoch in range(epochs):
+        for number in range(units):
+            one, other = sorted(chance.choice(len(NAMES), 2, replace=False))
+            score = float(chance.random() < 0.5 + edge * (other - one) / 4) * 2 - 1
+            rows.append((number, epoch, NAMES[one], NAMES[other], score))
+    return rows
+
+
+def tally_of(sums: ChoiceSums) -> Tally:
+    tally = Tally.empty(About("best", 1, (), "", "", "", "", None, True))
+    tally.choice = sums
+    return tally
+
+
+def report_of(sums: ChoiceSums, **settings: Any) -> Report:
+    return report(tally_of(sums), ReportSettings(start_rankers=NAMES, control="ash", **settings))
+
+
+def test_epochs_count_by_their_units_and_units_by_epochs() -> None:
+    scores: Scores = [
+        *((number, 0, "ash", "birch", 1.0) for number in range(3)),  # few units saw the pair, and liked ash
+        *((number, 1, "birch", "ash", 1.0) for number in range(9)),  # many did, and liked birch
+        *((0, 1, "birch", "ash", 1.0) for _ in range(50)),  # one of them often
+        (0, 1, "ash", "cedar", 0.25),
+    ]
+    means: defaultdict[Any, list[float]] = defaultdict(list)
+    for number, epoch, one, other, score in scores:
+        means[number, epoch, *sorted((one, other))].append(score if one < other else -score)
+    history = ChoiceHistory(add(ChoiceSums(), scores), NAMES)
+    history.read_until(0)
+    assert history.means.means[0, 1] == 1.0
+    history.read_until(1)
+    expected = fmean(fmean(of) for (_, _, one, other), of in means.items() if (one, other) == ("ash", "birch"))
+    assert history.means.means[0, 1] == pytest.approx(expected) == pytest.approx((3 - 9) / 12)
+    assert history.means.means[1, 0] == -history.means.means[0, 1]
+    assert (history.means.counts[0, 1], history.means.means[0, 3]) == (12, 0)
+    sums = history.leader_sums(1)
+    assert (sums.counts[:, 0].sum(), sums.units[0]) == (12, 9)
+    assert sums.sums[:, 0].sum() == pytest.approx(3 - 9)
+
+
+def test_steps_do_not_depend_on_later_epochs() -> None:
+    scores = draw(30, edge=0.6)
+    whole = walk(add(ChoiceSums(), scores), NAMES, 0.95, 0.01)
+    assert whole[-1].exits
+    for last in (0, 5, 20):
+        early = walk(add(ChoiceSums(), [row for row in scores if row[1] <= last]), NAMES, 0.95, 0.01)
+        assert early[-1] == whole[last]
+        assert walk(add(ChoiceSums(), scores), NAMES, 0.95, 0.01, last)[-1] == whole[last]
+    gone = [one.ranker for one in whole[-1].exits]
+    assert len(set(gone)) == len(gone)
+    assert all(one.exits[: len(before.exits)] == before.exits for before, one in pairwise(whole))
+
+
+def test_nobody_comes_back_into_a_plan() -> None:
+    settings = Experiment.of({"name": "best", "rankers": NAMES, "mode": "choose"})
+    sums = add(ChoiceSums(), draw(30, edge=0.6))
+    made = plan_from_results(settings, 1, 20, sums)
+    assert made.exits
+    for gone in (made.exits, made.exits[:1]):
+        assert plan_from_results(settings, 1, 20, sums, gone) == made
+    sampled = ChoiceSums()  # without any result
+    again = plan_from_results(settings, 1, 21, sampled, made.exits)
+    assert again.exits == made.exits
+    assert not {one.ranker for one in made.exits} & set(again.shares())
+
+
+def test_the_best_is_found_and_the_reasons_are_given() -> None:
+    made = report_of(add(ChoiceSums(), draw(60, edge=0.6)))
+    assert made.choice is not None
+    assert (made.choice.leader, made.choice.decided, made.verdict.winner) == ("ash", True, "ash")
+    assert made.verdict.code == "worse"  # the control is the best, so the candidates are worse
+    assert {one.state for one in made.choice.rankers[1:]} == {ChoiceState.WORSE}
+    for one in made.choice.rankers[1:]:
+        assert one.left_after is not None
+        assert one.bound is not None
+        assert one.bound < 0
+    assert "choice" in made.note_codes
+    assert made.rankers == NAMES
+
+
+def test_a_running_report_lets_rankers_leave_by_complete_epochs_only() -> None:
+    sums = add(ChoiceSums(), draw(60, edge=0.6))
+    early = report_of(sums, known_epoch=-1).choice
+    assert early is not None
+    assert (early.leader, early.decided) == ("ash", False)
+    assert {one.state for one in early.rankers[1:]} == {ChoiceState.IN}
+
+
+def test_a_wide_margin_lets_rankers_leave_because_they_gain_nothing() -> None:
+    made = report_of(add(ChoiceSums(), draw(40, edge=0.0)), margin=0.9)
+    assert made.choice is not None
+    assert {one.state for one in made.choice.rankers[1:]} == {ChoiceState.NO_GAIN}
+    assert (made.choice.decided, made.verdict.winner, made.verdict.code) == (True, None, "no_worse")
+
+
+def test_regret_and_shares_are_those_of_the_lists() -> None:
+    scores: Scores = [
+        *((number, 0, "ash", "birch", 0.5) for number in range(30)),
+        *((number, 0, "ash", "cedar", 1.0) for number in range(10)),
+        *((number, 1, "ash", "birch", 0.5) for number in range(30)),
+    ]
+    choice = report_of(add(ChoiceSums(), scores)).choice
+    assert choice is not None
+    # 35 lists of ash, 30 of birch and 5 of cedar; elm was never shown.
+    assert choice.regret == pytest.approx(30 * 0.5 + 5 * 1.0)
+    assert choice.regret_equal_shares == pytest.approx(70 * (0 + 0.5 + 1.0) / 3)
+    assert choice.regret_saved == pytest.approx(1 - 20 / 35)
+    assert (choice.regret_rankers, choice.epochs) == (3, 2)
+    shares = {(one.epoch, one.ranker): one.share for one in choice.shares}
+    assert shares == {(0, "ash"): 0.5, (0, "birch"): 0.375, (0, "cedar"): 0.125, (1, "ash"): 0.5, (1, "birch"): 0.5}
+    elm = next(one for one in choice.rankers if one.ranker == "elm")
+    assert (elm.estimate, elm.share) == (None, 0.0)
+    assert elm.reason
+
+
+def test_all_formats_have_the_choice() -> None:
+    made = report_of(add(ChoiceSums(), draw(5)))
+    again = Report.from_dict(json.loads(made.to_json()))
+    assert again == made
+    text = str(made)
+    assert "Regret" in text
+    assert "Nothing was compared" not in text
+    assert made.to_frames()["choice"].num_rows == 4
+    assert made.to_frames()["choice_shares"].num_rows == len(made.choice.shares)  # type: ignore[union-attr]
+    assert "choice" in charts(made)
+    assert "The choice" in made.to_html()
+
+
+def test_epochs_in_the_table_are_numbered_as_in_the_chart() -> None:
+    scores: Scores = [(number, 10 * epoch, *rest) for number, epoch, *rest in draw(60, edge=0.6)]  # type: ignore[misc]
+    made = report_of(add(ChoiceSums(), scores))
+    assert made.choice is not None
+    (gone,) = {one.left_after for one in made.choice.rankers if one.ranker == "elm"}
+    assert gone is not None
+    section = choice(made, Names(NAMES))
+    assert section is not None
+    (row,) = [row for row in section.tables[0].rows if row[0] == "elm"]
+    assert row[2] == f"{gone // 10 + 1}"
+
+
+def test_rankers_at_the_start_that_do_not_fit_the_log_are_refused() -> None:
+    sums = add(ChoiceSums(), draw(5))
+    made = analyze(tally_of(sums), start_rankers=[*NAMES, "fir"])
+    assert made.choice is not None
+    assert {one.ranker for one in made.choice.rankers} == {*NAMES, "fir"}
+    for names in (NAMES[1:], [*NAMES, "ash"]):
+        with pytest.raises(DataError, match="'ash'"):
+            analyze(tally_of(sums), start_rankers=names)
+
+
+def test_a_chart_over_many_epochs_and_rankers_stays_small() -> None:
+    names = [f"r{place:02d}" for place in range(30)]
+    sums = ChoiceSums()
+    for epoch in range(450):
+        sums.add_shown((names[epoch % 30], names[(epoch + 1) % 30]), np.arange(epoch, epoch + 1))
+    made = report(tally_of(sums), ReportSettings(start_rankers=tuple(names)))
+    rows = share_rows(made, Names(names))
+    assert len({row["ranker"] for row in rows}) == 7
+    assert len({row["epoch"] for row in rows}) <= 100
+    by_epoch: defaultdict[int, float] = defaultdict(float)
+    for row in rows:
+        by_epoch[row["epoch"]] += row["share"]
+    assert list(by_epoch.values()) == pytest.approx([1.0] * len(by_epoch))
+
+
+@pytest.mark.parametrize(
+    ("states", "decided", "control", "code", "winner"),
+    [
+        (["worse", "worse"], True, "elm", "preferred", "ash"),
+        (["worse", "worse"], True, "ash", "worse", "ash"),
+        (["worse", "no_gain"], True, "elm", "no_worse", None),
+        (["worse", "in"], False, "elm", "undecided", None),
+    ],
+)
+def test_verdict_codes(states: list[str], decided: bool, control: str, code: str, winner: str | None) -> None:
+    rankers = [RankerState(name, state, 0.1, 1.0) for name, state in zip(NAMES[1:], states, strict=False)]
+    result = ChoiceResult("ash", decided, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), *rankers))
+    verdict = choice_verdict(result, [], control)
+    assert (verdict.code, verdict.winner, verdict.trusted) == (code, winner, True)
+    broken = choice_verdict(result, [Check("Events", FAILED, "none")], control)
+    assert (broken.code, broken.trusted) == ("broken", False)
+    assert code in broken.codes
