@@ -14,7 +14,6 @@ def keep_garbage(generation: int = 2) -> int:
     return 0
 
 
-gc.collect = keep_garbage
-
 if __name__ == "__main__":
+    gc.collect = keep_garbage
     daemon.manager()
