@@ -3,10 +3,10 @@
 PYTHON ?= python3
 # Tests start many processes, which must not compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
-# Processes that run tests, one file at a time, in the order of tests/conftest.py: one more than two cores, because tests
-# wait for servers, browsers and Spark. Each takes 1.5 to 2 GB of memory.
+# Processes that run tests, in the groups and the order of tests/conftest.py: one more than two cores, because tests wait
+# for servers, browsers and Spark. Each takes 1.5 to 2 GB of memory.
 WORKERS ?= 3
-PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PARALLEL := -n $(WORKERS) --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.ready
 SERVING := .venv/.serving

@@ -6,9 +6,11 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 # One folder for all runs: a kernel is compiled again only when its code has changed (interleaf.kernels.code_digest).
 # Set before any test module imports numba, which reads it once.
@@ -34,26 +36,45 @@ settings.register_profile(
 )
 settings.load_profile("interleaf")
 
-SECONDS = "interleaf/seconds"  # key of pytest's cache: how long each file took in the last run
+# Files whose names begin so run in one process, which starts their servers only once: the engines, and Spark.
+ONE_PROCESS = ("tests/engines/", "tests/execution/test_spark")
+SECONDS = "interleaf/seconds"  # key of pytest's cache: how long each group of files took in the last run
 seconds: defaultdict[str, float] = defaultdict(float)
 
 
+def group_of(file: str) -> str:
+    """The files that run in one process with this one, or the file itself."""
+    return next((start for start in ONE_PROCESS if file.startswith(start)), file)
+
+
+class GroupScheduling(LoadFileScheduling):
+    """Gives workers one group of files after the other, in the order of the tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    return GroupScheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The slowest files of the last run come first, so that no worker has one left when the others are done."""
+    """The slowest groups of the last run come first, so that no worker has one left when the others are done."""
     cache = getattr(config, "cache", None)  # none if pytest's cache is switched off
     last = cache.get(SECONDS, {}) if cache else {}
-    items.sort(key=lambda item: -last.get(item.location[0], 0.0))
+    items.sort(key=lambda item: -last.get(group_of(item.location[0]), 0.0))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    seconds[report.location[0]] += report.duration
+    seconds[group_of(report.location[0])] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     cache = getattr(session.config, "cache", None)
     if cache and not hasattr(session.config, "workerinput"):
         last = cache.get(SECONDS, {})
-        cache.set(SECONDS, last | {file: round(spent, 1) for file, spent in seconds.items()})
+        cache.set(SECONDS, last | {group: round(spent, 1) for group, spent in seconds.items()})
 
 
 # Modules and tests stay until the end, so the garbage collector need not visit their million objects again and again.
@@ -78,7 +99,3 @@ def collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
             value.cache_clear()
     gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()

@@ -114,8 +114,8 @@ def test_the_changelog_and_the_citation_are_the_projects_own(site: Path) -> None
 def test_the_front_page_leads_to_a_verdict_on_own_logs_in_three_clicks(site: Path) -> None:
     reached, leading = {"index.html"}, ["index.html"]
     for _ in range(3):
-        found = [link for page in leading for link in Reader(read(site, page)).links]
-        leading = [link for link in found if (site / link).is_file() and link not in reached]
+        found = {link for page in leading for link in Reader(read(site, page)).links}
+        leading = [link for link in found - reached if (site / link).is_file()]
         reached.update(leading)
     texts = {page: re.sub(r"<[^>]*>", "", read(site, page)) for page in reached}
     commands = re.compile(r"interleaf import \w+ \S+.*interleaf analyze \S+", re.DOTALL)
