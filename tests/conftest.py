@@ -47,7 +47,7 @@ def group_of(file: str) -> str:
     return next((start for start in ONE_PROCESS if file.startswith(start)), file)
 
 
-class GroupScheduling(LoadFileScheduling):
+class GroupScheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
     """Gives workers one group of files after the other, in the order of the tests."""
 
     def _split_scope(self, nodeid: str) -> str:
