@@ -135,6 +135,8 @@ class Method:
         `lacking` are fields that the lists do not have; schemes that need one are left out.
         """
         offered = self.schemes_for_many if self.schemes_for_many and rankers > 2 else self.schemes
+        if not lacking:  # checked for each credit, so it must be quick
+            return offered
         return tuple(name for name in offered if not self.fields_of(scheme_of(name)).intersection(lacking))
 
     def fields_of(self, scheme: Scheme) -> set[str]:
