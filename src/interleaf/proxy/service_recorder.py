@@ -27,7 +27,7 @@ class ServiceRecorder:
         self._name = section.name
         self._client = Client(
             section.service,
-            _read_key(section.key_file),
+            read_key(section.key_file),
             spool=section.spool,
             refresh=REFRESH_SECONDS,
             timeout=TIMEOUT_SECONDS,
@@ -74,7 +74,8 @@ class ServiceRecorder:
             raise InterleafError("the spool is full")
 
 
-def _read_key(path: Path | None) -> str | None:
+def read_key(path: Path | None) -> str | None:
+    """The key in a file."""
     if path is None:
         return None
     try:

@@ -81,6 +81,11 @@ class ConfigProblems:
         for name in data:
             if name not in known:
                 self.add(section, name, f": there is no such key; there are {listed(known)}{did_you_mean(name, known)}")
+        values = self.check_values(section, data, settings)
+        return kind(**values) if len(self.errors) == before else None
+
+    def check_values(self, section: str, data: Mapping[str, Any], settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
+        """The checked values of the keys that the section has; what is wrong or missing is noted."""
         values = dict[str, Any]()
         for name, setting in settings.items():
             meaning = setting.metadata["meaning"]
@@ -91,4 +96,4 @@ class ConfigProblems:
                     self.add(section, name, f" is {data[name]!r:.100}: {remedy} ({meaning})")
             elif setting.default_factory is MISSING:
                 self.add(section, name, f" is missing: {meaning}")
-        return kind(**values) if len(self.errors) == before else None
+        return values
