@@ -18,7 +18,7 @@ from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
 from interleaf.store import open_store
-from tests.support.proxies import BODY, Reply, RunningProxy, running_proxy
+from tests.support.proxies import BODY, PATCH, Reply, RunningProxy, running_proxy
 from tests.support.services import listening
 from tests.support.stand_in import until
 from tests.support.stub_engine import OLD, StubEngine
@@ -98,6 +98,40 @@ def test_rankers_or_a_control_that_the_service_does_not_have(
         wait_for_settings(proxy)
         assert proxy.search().ids == OLD[:10]
         assert proxy.failures == {"configuration": 1}
+
+
+def test_a_service_that_chooses_the_best_of_many(engine: StubEngine, tmp_path: Path) -> None:
+    """The proxy would ask all rankers, and mix two of them."""
+    rankers = ["production", "candidate", "third"]
+    third = '[[rankers]]\nname = "third"\nindex = "other"'
+    with ExitStack() as stack:
+        url, _ = stack.enter_context(service(tmp_path, rankers=rankers, mode="choose"))
+        parts = {"experiment": f'service = "{url}"', "candidate": f"{PATCH}\n{third}"}
+        proxy = stack.enter_context(running_proxy(engine.url, tmp_path, **parts))
+        wait_for_settings(proxy)
+        assert proxy.search().ids == OLD[:10]
+        assert (proxy.failures, proxy.bypassed, len(engine.asked)) == ({"configuration": 1}, {}, 1)
+
+
+def test_bots_do_not_count_in_the_log(engine: StubEngine, tmp_path: Path) -> None:
+    """As in a service: by user agent, by unit, and by impressions an hour."""
+    rules = 'bot_agents = ["googlebot"]\nbot_units = ["evil"]\nbot_rate = 2'
+    with running_proxy(engine.url, tmp_path, experiment=f'log = "{tmp_path / "log"}"\n{rules}') as proxy:
+        proxy.search(unit="crawler", User_Agent="Mozilla/5.0 (compatible; Googlebot/2.1)")
+        proxy.search(BODY | {"from": 10}, unit="crawler", User_Agent="Mozilla/5.0 (compatible; Googlebot/2.1)")
+        proxy.search(unit="evil")
+        for text in ("boots", "coats", "hats"):
+            proxy.search({"query": {"multi_match": {"query": text, "fields": ["title"]}}}, unit="busy")
+            proxy.search({"query": {"multi_match": {"query": text, "fields": ["title"]}}, "from": 10}, unit="busy")
+    rows = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    found = {(row["unit"], row["query"]): (row["excluded"], row["page"]) for row in rows}
+    assert found == {
+        ("crawler", "shoes"): ("user agent", 2),
+        ("evil", "shoes"): ("listed unit", 1),
+        ("busy", "boots"): (None, 2),
+        ("busy", "coats"): (None, 2),
+        ("busy", "hats"): ("too many impressions an hour", 2),
+    }
 
 
 def test_a_service_that_hangs_delays_no_search(engine: StubEngine, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from interleaf.errors import InterleafError, listed
 from interleaf.experiment import Experiment, Request, Shown, assign, limits, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted
+from interleaf.experiment.settings import CHOOSE
 from interleaf.log.schema import INTERLEAVED
 from interleaf.proxy.click_links import make_link
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
@@ -89,7 +90,10 @@ class Searches:
         return running
 
     def _check_rankers(self, settings: Experiment) -> None:
-        """The service and the file must agree on the rankers, and on the control."""
+        """The service and the file must agree on the rankers, and on the control; a list mixes all rankers."""
+        if settings.mode == CHOOSE:
+            detail = f"the mode of the experiment is {CHOOSE!r}, but the proxy always asks all rankers; give another"
+            raise BypassError(FailureCode.CONFIGURATION, detail)
         here, there = sorted(one.name for one in self.config.rankers), sorted(settings.rankers)
         if here != there or settings.control != self.config.control:
             service = f"the service compares {listed(there)} with the control {settings.control!r}"
