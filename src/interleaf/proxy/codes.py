@@ -18,6 +18,10 @@ class BypassCode(Code):
     EXPLAIN = "explain", "the caller asks for explanations, a profile or debug output of the engine's scores"
     SLICE = "slice", "the caller reads one slice of the results"
     NO_HITS = "no_hits", "the caller asks for no hits, only for counts or facets"
+    REFUSED = (
+        "refused",
+        "the engine refused the control's search with a status such as 400: mostly, the caller's is wrong",
+    )
     NO_RESULTS = "no_results", "no ranker found a document"
     PAGE_TOO_LARGE = "page_too_large", "the caller asks for more hits than an interleaved page can have"
     PAGE_TOO_FAR = "page_too_far", "the page is beyond `max_rank`"
@@ -34,10 +38,13 @@ class BypassCode(Code):
 
 
 class FailureCode(Code):
-    """What went wrong with a search; people get the control's answer."""
+    """What went wrong with a search; people get the control's answer, or the engine's to the search as it came."""
 
-    CONTROL_FAILED = "control_failed", "the engine answered the control's search with an error, or not at all"
-    RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error"
+    CONTROL_FAILED = (
+        "control_failed",
+        "the engine could not answer the control's search",
+    )
+    RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error, or not at all"
     RANKER_SLOW = "ranker_slow", "a ranker's answer came after the time budget"
     ANSWER_NOT_UNDERSTOOD = (
         "answer_not_understood",
@@ -64,7 +71,15 @@ class BypassError(Exception):
 
     def __init__(self, code: BypassCode | FailureCode, detail: str = "") -> None:
         super().__init__(f"{code.text}{': ' if detail else ''}{detail}")
-        self.code = code
+        self.code, self.detail = code, detail
+
+
+class EngineStatusError(BypassError):
+    """The engine answered a ranker's search with an error; the detail is the status and the engine's reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(FailureCode.RANKER_FAILED, f"status {status}{', ' if reason else ''}{reason}")
+        self.status = status
 
 
 class UpstreamError(Exception):

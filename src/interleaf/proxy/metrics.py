@@ -35,13 +35,18 @@ class ProxyMetrics:
         self._upstream = counter("interleaf_proxy_upstream_errors_total", "requests without an answer", ("code",))
         self._events = counter("interleaf_proxy_events_total", "events by source and outcome", ("source", "outcome"))
         self._seconds = seconds("interleaf_proxy_request_seconds", "time until an answer begins", ("kind",))
-        self._ranker_seconds = seconds("interleaf_proxy_ranker_seconds", "time of a ranker's answer", ("ranker",))
+        self._ranker_seconds = seconds(
+            "interleaf_proxy_ranker_seconds",
+            "time of a ranker's answer, as the engine says; of a late one, the time waited",
+            ("ranker",),
+        )
         # Labels are looked up once.
         self._request = lru_cache(1000)(lambda kind, status: self._requests.labels(kind, str(status)))
         self._duration, self._ranker = lru_cache(100)(self._seconds.labels), lru_cache(100)(self._ranker_seconds.labels)
         self._list = lru_cache(100)(self._lists.labels)
         self.bypassed: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.latest: dict[str, str] = {}  # the last problem with details of each code and ranker, in words
         self.lists: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
 
@@ -69,7 +74,7 @@ class ProxyMetrics:
         self.bypassed[code] += 1
 
     def count_failure(self, code: str, ranker: str = "") -> None:
-        """Count something that went wrong."""
+        """Count something that went wrong; without a ranker, the search was not interleaved, or a record was lost."""
         self._failures.labels(code, ranker).inc()
         self.failures[code] += 1
 

@@ -84,6 +84,7 @@ class OwnPages:
             "lists": dict(counts.lists),
             "bypassed": dict(counts.bypassed),
             "failures": dict(counts.failures),
+            "latest": dict(counts.latest),
             "events": dict(counts.events),
         }
         return JsonResponse(data, headers=_SAFE)

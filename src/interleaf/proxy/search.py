@@ -128,7 +128,7 @@ class Searches:
             if len(set(ids)) < len(ids):
                 if name == self.config.control:
                     raise BypassError(FailureCode.REPEATED_DOCUMENT)
-                result.failures[name] = FailureCode.REPEATED_DOCUMENT
+                result.failures[name] = BypassError(FailureCode.REPEATED_DOCUMENT)
                 del found[name], result.answers[name]
         rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
         aligned = not window.first % window.size and window.first // window.size < limits.MAX_PAGE
@@ -178,7 +178,7 @@ class Searches:
         return request.impression, partial(self.lists.add, [key, request.impression, *query_keys], new)
 
     def _send(self, mixed: Mixed, running: Running, incoming: Incoming, result: FanOutResult) -> None:
-        latency = {name: round(1000 * answer.seconds, 1) for name, answer in result.answers.items()}
+        latency = {name: answer.took for name, answer in result.answers.items()}
         agent = clean_text(incoming.header(b"user-agent"), limits.MAX_USER_AGENT) or None
         self.recorder.record(mixed.shown, mixed.request, running.version, RecordDetails(latency, agent))
 

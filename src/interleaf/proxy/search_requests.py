@@ -80,7 +80,6 @@ class RankerAnswer:
     data: Any
     took: float  # milliseconds, as the engine says
     headers: RawHeaders = ()
-    seconds: float = 0.0
 
 
 @dataclass
