@@ -189,6 +189,7 @@ def test_links_count_clicks_and_lead_to_the_document_only(engine: StubEngine, tm
         assert len(links) == 10
         followed = proxy.ask("GET", links[3])
         assert (followed.status, followed.header("location")) == (302, f"https://shop.example/{reply.ids[3]}")
+        assert (followed.header("cache-control"), followed.header("referrer-policy")) == ("no-store", None)
         assert proxy.ask("HEAD", links[4]).status == 302
         assert proxy.ask("GET", links[5], headers={"Sec-Purpose": "prefetch"}).status == 302
         values = {name: value[0] for name, value in parse_qs(urlsplit(links[3]).query).items()}

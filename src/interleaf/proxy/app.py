@@ -128,10 +128,10 @@ class ProxyApp:
         try:
             built = await self._build(incoming, exchange.body)
         except BypassError as problem:
-            self._count_problem(problem)
+            self._count_bypass(problem)
             await self._pass(BYPASSED, exchange, more if problem.code == BypassCode.OUTSIDE else [])
         except UpstreamError as problem:
-            self._count_problem(BypassError(FailureCode.CONTROL_FAILED, str(problem)))
+            self._count_bypass(BypassError(FailureCode.CONTROL_FAILED, str(problem)))
             await self._explain(BYPASSED, exchange, problem)
         except CallerGoneError:
             raise
@@ -153,34 +153,36 @@ class ProxyApp:
         incoming.plain = plain
         if incoming.path.endswith(MULTI_SEARCH):
             searches = MultiSearch(incoming)
-            return await searches.answer(self._fan_out, self._selected, self._build_one, self._count_problem)
+            return await searches.answer(self._fan_out, self._selected, self._build_one, self._count_bypass)
         return await self._build_one(incoming)
 
     async def _build_one(self, incoming: Incoming) -> Built:
         built = await self.searches.answer(incoming)
         self.metrics.count_list(built.arm)
         for ranker, problem in built.result.failures.items():
-            self._count_problem(problem, ranker)
+            self._count_bypass(problem, ranker)
         for ranker, answer in built.result.answers.items():
             self.metrics.time_ranker(ranker, answer.took / 1000)
         for ranker, seconds in built.result.late.items():
             self.metrics.time_ranker(ranker, seconds)
         return built
 
-    def _count_problem(self, problem: BypassError, ranker: str = "") -> None:
-        """Count a search that is not interleaved, or the failure of a ranker; log one failure of each kind in a minute.
-
-        Without a ranker, the search is not interleaved.
-        """
-        code, what = problem.code.value, f"ranker {ranker}: {problem}" if ranker else str(problem)
-        if problem.detail:
-            self.metrics.latest[f"{code} {ranker}".rstrip()] = what
-        if isinstance(problem.code, BypassCode):
-            self.metrics.count_bypass(code)
+    def _count_bypass(self, problem: BypassError, ranker: str = "") -> None:
+        """Count a search that is not interleaved, or the failure of a ranker."""
+        what = f"ranker {ranker}: {problem}" if ranker else str(problem)
+        if not isinstance(problem.code, BypassCode):
+            self._count_failure(problem.code, what, ranker)
             return
-        self.metrics.count_failure(code, ranker)
+        self.metrics.count_bypass(problem.code.value)
+        if problem.detail:
+            self.metrics.latest[problem.code.value] = what
+
+    def _count_failure(self, code: FailureCode, what: str, ranker: str = "") -> None:
+        """Count a failure; log one of each kind in a minute."""
+        self.metrics.count_failure(code.value, ranker)
+        self.metrics.latest[f"{code} {ranker}".rstrip()] = what
         if self._complaints.take(f"{code} {ranker}"):
-            log.warning("%s; further ones are counted, and logged once a minute", what, extra={"code": code})
+            log.warning("%s; further ones are counted, and logged once a minute", what, extra={"code": code.value})
 
     async def _send_built(self, built: Built, send: Send, more: list[tuple[bytes, bytes]]) -> None:
         headers = [pair for pair in drop_hop_by_hop(built.headers) if pair[0].lower() not in NOT_OF_BUILT]

@@ -32,6 +32,10 @@ LOG_SETTINGS = (
     *("mode", "method", "share", "lane", "offset", "holdout", "events", "browser_events"),
     *("bot_agents", "bot_units", "bot_rate"),
 )
+# Fields and parameters that the proxy sets itself, or with which no search is interleaved: no ranker may set them.
+_RESERVED = {*opensearch.BYPASS_FIELDS, *opensearch.BYPASS_FLAGS, *opensearch.CONTROL_ONLY, "from", "size"}
+_RESERVED |= {"sort", "format", "track_total_hits"}
+_RESERVED_BY_SOLR = {*solr.BYPASS_FLAGS, *solr.CONTROL_ONLY, "start", "rows", "wt", "sort", "fl"}
 _SETTINGS = [name for name in SETTINGS if name not in ("name", "rankers", "control")]
 _RANKERS = "rankers"
 # The files that the proxy reads when it starts.
@@ -177,7 +181,7 @@ def _check_ranker(problems: ConfigProblems, engine: str, place: str, ranker: Ran
         problems.add(place, "template_parameters", ": give the id of a template, too")
     if ranker.template and ranker.patch:
         problems.add(place, "patch", ": a template has no body to patch; give one of the two")
-    reserved = solr.RESERVED if engine == SOLR else opensearch.RESERVED
+    reserved = _RESERVED_BY_SOLR if engine == SOLR else _RESERVED
     _refuse(problems, place, "parameters", reserved & ranker.parameters.keys())
     _refuse(problems, place, "patch", reserved & ranker.patch.keys() if engine != SOLR else ())
     _refuse(problems, place, "template_parameters", {"from", "size"} & ranker.template_parameters.keys())

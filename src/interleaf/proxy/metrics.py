@@ -50,7 +50,7 @@ class ProxyMetrics:
         self._list = lru_cache(100)(self._lists.labels)
         self.bypassed: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
-        self.latest: dict[str, str] = {}  # the last problem with details of each code and ranker, in words
+        self.latest: dict[str, str] = {}  # the last problem of each code and ranker, in words
         self.lists: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
 

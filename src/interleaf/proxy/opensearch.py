@@ -50,8 +50,6 @@ MSEARCH_LINE = {
 }
 MSEARCH_URL = {"typed_keys", "rest_total_hits_as_int", "pretty", "human", "error_trace"}
 CONTROL_ONLY = ("aggs", "aggregations", "suggest")  # what only the control's answer is used for
-# Fields and parameters that the proxy sets itself, or with which no search is interleaved: no ranker may set them.
-RESERVED = {*BYPASS_FIELDS, *BYPASS_FLAGS, *CONTROL_ONLY, "from", "size", "sort", "format", "track_total_hits"}
 NOT_OF_A_RANKER = {b"content-length", b"content-encoding", b"accept-encoding", b"range", b"if-none-match"}
 
 

@@ -45,8 +45,6 @@ BYPASS_FLAGS = {
 }
 # What only the control's answer is used for, and what switches it off for the other rankers.
 CONTROL_ONLY = {"facet": ["false"], "stats": ["false"], "spellcheck": ["false"], "json.facet": []}
-# Parameters that the proxy sets itself, or with which no search is interleaved: no ranker may set them.
-RESERVED = {*BYPASS_FLAGS, *CONTROL_ONLY, "start", "rows", "wt", "sort", "fl"}
 _decode_raw = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_documents = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 _encode = msgspec.json.Encoder().encode
