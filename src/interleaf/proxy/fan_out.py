@@ -160,6 +160,8 @@ def find_reason(body: bytes) -> str:
     """
     try:
         error = msgspec.json.decode(body)["error"]
+        if isinstance(error, str):
+            return clean_text(error, MAX_REASON)
         causes = error.get("root_cause") or [error]  # the error itself may only say "all shards failed"
         words = [causes[0].get(name) for name in ("type", "reason", "msg")]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
