@@ -144,6 +144,21 @@ def test_a_service_that_hangs_delays_no_search(engine: StubEngine, tmp_path: Pat
             assert time.monotonic() - began < 1.5
 
 
+def test_a_full_spool_is_a_failure(engine: StubEngine, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        url, _ = stack.enter_context(service(tmp_path))
+        spool = f'service = "{url}"\nspool = "{tmp_path / "spool"}"'
+        with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:
+            wait_for_settings(proxy)
+    with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:  # the service is away
+        wait_for_settings(proxy)
+        proxy.app.recorder._client._spool._most = 1  # type: ignore[attr-defined]
+        reply = proxy.search()
+        until(lambda: proxy.app.recorder.status()["waiting"] == 1)
+        assert proxy.ask("POST", "/_interleaf/events", click(reply, 3)).status == 202
+        until(lambda: proxy.failures == {"not_recorded": 1})
+
+
 def click(reply: Reply, rank: int | None, **more: Any) -> bytes:
     event = {"impression": reply.note["impression"], "rank": rank, "kind": "click"} | more
     return json.dumps({"events": [event], "token": reply.note["token"]}).encode()

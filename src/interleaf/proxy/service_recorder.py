@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interleaf.client.clients import Client
-from interleaf.client.fallback import RUNNING
+from interleaf.client.fallback import RUNNING, EventCounts
 from interleaf.errors import InterleafError
 from interleaf.experiment import Request, Shown
 from interleaf.proxy.config import ExperimentSection
@@ -56,7 +56,7 @@ class ServiceRecorder:
 
     def record_event(self, event: Mapping[str, Any]) -> None:
         timed = {"time": datetime.now(UTC).isoformat()} | dict(event)
-        self._thread.put(lambda: self._client.events([timed]))
+        self._thread.put(lambda: self._report(timed))
 
     def status(self) -> dict[str, Any]:
         known = self._client.known(self._name)
@@ -71,6 +71,10 @@ class ServiceRecorder:
 
     def _deliver(self, body: Mapping[str, Any]) -> None:
         if not self._client.deliver(self._name, body):
+            raise InterleafError("the spool is full")
+
+    def _report(self, event: Mapping[str, Any]) -> None:
+        if self._client.events([event]) == EventCounts():
             raise InterleafError("the spool is full")
 
 
