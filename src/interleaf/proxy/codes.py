@@ -18,10 +18,6 @@ class BypassCode(Code):
     EXPLAIN = "explain", "the caller asks for explanations, a profile or debug output of the engine's scores"
     SLICE = "slice", "the caller reads one slice of the results"
     NO_HITS = "no_hits", "the caller asks for no hits, only for counts or facets"
-    REFUSED = (
-        "refused",
-        "the engine refused the control's search with a status such as 400: mostly, the caller's is wrong",
-    )
     NO_RESULTS = "no_results", "no ranker found a document"
     PAGE_TOO_LARGE = "page_too_large", "the caller asks for more hits than an interleaved page can have"
     PAGE_TOO_FAR = "page_too_far", "the page is beyond `max_rank`"
@@ -35,15 +31,16 @@ class BypassCode(Code):
     NO_UNIT = "no_unit", "the request has no user id"
     OUTSIDE = "outside", "this user does not take part in the experiment"
     NOT_RUNNING = "not_running", "the experiment is not running, or its settings are not known yet"
+    REFUSED = (
+        "refused",
+        "the engine refuses the control's search, such as with status 400: mostly, the caller's is wrong",
+    )
 
 
 class FailureCode(Code):
-    """What went wrong with a search; people get the control's answer, or the engine's to the search as it came."""
+    """What went wrong with a search; people get the control's answer."""
 
-    CONTROL_FAILED = (
-        "control_failed",
-        "the engine could not answer the control's search",
-    )
+    CONTROL_FAILED = "control_failed", "the engine could not answer the control's search"
     RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error, or not at all"
     RANKER_SLOW = "ranker_slow", "a ranker's answer came after the time budget"
     ANSWER_NOT_UNDERSTOOD = (
