@@ -126,7 +126,11 @@ def test_keys_without_an_effect_are_found_at_once(tmp_path: Path) -> None:
     experiment = 'log = "log"\nshar = 0.5\nholdout = 2\nmode = "other"\nspool = "spool"\nby = ["device"]'
     parts = {"experiment": experiment, "upstream": 'ca_file = "none"', "candidate": "patch = { a = 1 }"}
     text = config_text("http://127.0.0.1:9200", tmp_path, **SOLR | parts)
-    listed = problems(text.replace('name = "production"', 'name = "production"\nindex = "other"'), tmp_path)
+    text = text.replace('name = "production"', 'name = "production"\nindex = "other"')
+    third = (
+        '[[rankers]]\nname = "third"\nparameters = 7\n[[rankers]]\nname = "fourth"\nparameters = { rows = 3 }\nx = 1'
+    )
+    listed = problems(f"{text}\n{third}", tmp_path)
     starts = [
         "experiment.shar: there is no such key",
         "experiment.holdout is 2: give a number from 0 to 0.9",
@@ -137,6 +141,9 @@ def test_keys_without_an_effect_are_found_at_once(tmp_path: Path) -> None:
         "upstream.ca_file: cannot read the certificates",
         "rankers[0].index: the first ranker is the control, the search as it comes",
         "rankers[1].patch: Solr's searches have no JSON body",
+        "rankers[2].parameters is 7: give a table",
+        "rankers[3].x: there is no such key",
+        "rankers[3].parameters has 'rows': the proxy sets this itself",
     ]
     assert len(listed) == len(starts), listed
     assert all(any(f": {start}" in one for one in listed) for start in starts), listed
@@ -155,7 +162,8 @@ def test_a_file_that_is_not_toml_or_not_there(tmp_path: Path) -> None:
 
 def test_two_rankers_are_needed_with_names_of_their_own() -> None:
     text = config_text("http://127.0.0.1:9200", Path("/tmp")).replace('"candidate"', '"production"')
-    assert "rename one" in problems(text)[0]
+    (problem,) = problems(text)
+    assert "rename one" in problem
     assert "give at least two" in problems(text.partition("[[rankers]]")[0])[0]
 
 

@@ -80,21 +80,21 @@ def parse_config(text: str, file: str) -> ProxyConfig:
     return _with_folder(ProxyConfig(**read), folder)
 
 
-def _read_rankers(problems: ConfigProblems, data: Any) -> tuple[RankerSection, ...]:
+def _read_rankers(problems: ConfigProblems, data: Any) -> tuple[RankerSection | None, ...]:
+    """The rankers; None where one has a problem."""
     if not isinstance(data, list) or len(data) < 2:
         problems.add(_RANKERS, "", ": give at least two, each as a table [[rankers]]; the first one is the control")
         return ()
-    read = [problems.read(RankerSection, _place(number), one) for number, one in enumerate(data)]
-    rankers = tuple(one for one in read if one is not None)
-    names = [one.name for one in rankers]
-    for number, one in enumerate(rankers):
-        if one.name in names[:number]:
-            problems.add(_place(number), "name", f" is {one.name!r}, as of another ranker: rename one")
+    rankers = tuple(problems.read(RankerSection, _place(number), one) for number, one in enumerate(data))
+    names = [one and one.name for one in rankers]
+    for number, name in enumerate(names):
+        if name is not None and name in names[:number]:
+            problems.add(_place(number), "name", f" is {name!r}, as of another ranker: rename one")
     for name in data[0] if isinstance(data[0], Mapping) else ():
         if name != "name" and name in RankerSection.__dataclass_fields__:
             remedy = "the first ranker is the control, the search as it comes; give the key to another ranker"
             problems.add(_place(0), name, f": {remedy}")
-    return rankers if len(rankers) == len(data) else ()
+    return rankers
 
 
 def _place(number: int) -> str:
@@ -102,7 +102,7 @@ def _place(number: int) -> str:
 
 
 def _read_experiment(
-    problems: ConfigProblems, data: Any, section: ExperimentSection | None, rankers: tuple[RankerSection, ...]
+    problems: ConfigProblems, data: Any, section: ExperimentSection | None, rankers: tuple[RankerSection | None, ...]
 ) -> Experiment | None:
     """The experiment's settings if the file has them; they are checked as the service checks them."""
     if not isinstance(data, Mapping):
@@ -128,7 +128,9 @@ def _read_experiment(
         problems.add("experiment", "mode", f" is {CHOOSE!r}: the proxy always asks all rankers; give another")
     if len(problems.errors) > before:
         return None
-    names = [one.name for one in rankers] or ["control", "candidate"]  # their own problems are reported already
+    names = list(dict.fromkeys(one.name for one in rankers if one))
+    if len(names) < max(2, len(rankers)):
+        names = ["control", "candidate"]  # the problems of the rankers are reported already
     try:
         return Experiment.of(used | {"name": section.name if section else "shop", "rankers": names})
     except ExperimentError as error:
@@ -143,7 +145,7 @@ def _check_engine(
     upstream: UpstreamSection,
     requests: RequestsSection | None,
     clicks: ClicksSection | None,
-    rankers: tuple[RankerSection, ...],
+    rankers: tuple[RankerSection | None, ...],
 ) -> None:
     """Check keys that only some engines have."""
     if upstream.ca_file and not upstream.url.startswith("https"):
@@ -153,7 +155,8 @@ def _check_engine(
     if upstream.engine == SOLR and clicks and clicks.ubi_index not in (None, ClicksSection().ubi_index):
         problems.add("clicks", "ubi_index", ": UBI events on their way to Solr are not read; leave it out")
     for number, ranker in enumerate(rankers):
-        _check_ranker(problems, upstream.engine, _place(number), ranker)
+        if ranker:
+            _check_ranker(problems, upstream.engine, _place(number), ranker)
 
 
 def _check_requests(problems: ConfigProblems, engine: str, requests: RequestsSection) -> None:
