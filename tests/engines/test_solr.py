@@ -156,6 +156,9 @@ def test_an_error_of_solr_is_the_answer(solr: RunningEngine, proxy: RunningProxy
     expected, reply = direct(solr, "GET", asked), proxy.ask("GET", asked, None, USER)
     assert (reply.status, reply.body) == (expected.status, expected.body)
     assert reply.status == 400
+    assert (proxy.bypassed, proxy.failures) == ({"refused": 1}, {})
+    latest = proxy.ask("GET", "/_interleaf/health").json["latest"]
+    assert latest["refused"].endswith("status 400, undefined field no_such_field")
 
 
 def test_pysolr(solr: RunningEngine, tmp_path: Path) -> None:

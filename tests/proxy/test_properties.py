@@ -12,7 +12,8 @@ from hypothesis import given, strategies as st
 
 from interleaf.experiment import Experiment
 from interleaf.proxy.codes import BypassError
-from interleaf.proxy.config import ProxyConfig, parse_config
+from interleaf.proxy.config import ProxyConfig
+from interleaf.proxy.config_file import parse_config
 from interleaf.proxy.fan_out import FanOutResult
 from interleaf.proxy.key_kinds import Pointer, find_value
 from interleaf.proxy.opensearch import OpenSearchSearch

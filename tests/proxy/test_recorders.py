@@ -18,7 +18,7 @@ from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
 from interleaf.store import open_store
-from tests.support.proxies import BODY, Reply, RunningProxy, running_proxy
+from tests.support.proxies import BODY, PATCH, Reply, RunningProxy, running_proxy
 from tests.support.services import listening
 from tests.support.stand_in import until
 from tests.support.stub_engine import OLD, StubEngine
@@ -100,6 +100,40 @@ def test_rankers_or_a_control_that_the_service_does_not_have(
         assert proxy.failures == {"configuration": 1}
 
 
+def test_a_service_that_chooses_the_best_of_many(engine: StubEngine, tmp_path: Path) -> None:
+    """The proxy would ask all rankers, and mix two of them."""
+    rankers = ["production", "candidate", "third"]
+    third = '[[rankers]]\nname = "third"\nindex = "other"'
+    with ExitStack() as stack:
+        url, _ = stack.enter_context(service(tmp_path, rankers=rankers, mode="choose"))
+        parts = {"experiment": f'service = "{url}"', "candidate": f"{PATCH}\n{third}"}
+        proxy = stack.enter_context(running_proxy(engine.url, tmp_path, **parts))
+        wait_for_settings(proxy)
+        assert proxy.search().ids == OLD[:10]
+        assert (proxy.failures, proxy.bypassed, len(engine.asked)) == ({"configuration": 1}, {}, 1)
+
+
+def test_bots_do_not_count_in_the_log(engine: StubEngine, tmp_path: Path) -> None:
+    """As in a service: by user agent, by unit, and by impressions an hour."""
+    rules = 'bot_agents = ["googlebot"]\nbot_units = ["evil"]\nbot_rate = 2'
+    with running_proxy(engine.url, tmp_path, experiment=f'log = "{tmp_path / "log"}"\n{rules}') as proxy:
+        proxy.search(unit="crawler", User_Agent="Mozilla/5.0 (compatible; Googlebot/2.1)")
+        proxy.search(BODY | {"from": 10}, unit="crawler", User_Agent="Mozilla/5.0 (compatible; Googlebot/2.1)")
+        proxy.search(unit="evil")
+        for text in ("boots", "coats", "hats"):
+            proxy.search({"query": {"multi_match": {"query": text, "fields": ["title"]}}}, unit="busy")
+            proxy.search({"query": {"multi_match": {"query": text, "fields": ["title"]}}, "from": 10}, unit="busy")
+    rows = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    found = {(row["unit"], row["query"]): (row["excluded"], row["page"]) for row in rows}
+    assert found == {
+        ("crawler", "shoes"): ("user agent", 2),
+        ("evil", "shoes"): ("listed unit", 1),
+        ("busy", "boots"): (None, 2),
+        ("busy", "coats"): (None, 2),
+        ("busy", "hats"): ("too many impressions an hour", 2),
+    }
+
+
 def test_a_service_that_hangs_delays_no_search(engine: StubEngine, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hung:
         url = f"http://127.0.0.1:{hung.getsockname()[1]}"
@@ -108,6 +142,21 @@ def test_a_service_that_hangs_delays_no_search(engine: StubEngine, tmp_path: Pat
             assert [proxy.search().ids for _ in range(5)] == [OLD[:10]] * 5
             assert proxy.bypassed == {"not_running": 5}  # the settings are not known
             assert time.monotonic() - began < 1.5
+
+
+def test_a_full_spool_is_a_failure(engine: StubEngine, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        url, _ = stack.enter_context(service(tmp_path))
+        spool = f'service = "{url}"\nspool = "{tmp_path / "spool"}"'
+        with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:
+            wait_for_settings(proxy)
+    with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:  # the service is away
+        wait_for_settings(proxy)
+        proxy.app.recorder._client._spool._most = 1  # type: ignore[attr-defined]
+        reply = proxy.search()
+        until(lambda: proxy.app.recorder.status()["waiting"] == 1)
+        assert proxy.ask("POST", "/_interleaf/events", click(reply, 3)).status == 202
+        until(lambda: proxy.failures == {"not_recorded": 1})
 
 
 def click(reply: Reply, rank: int | None, **more: Any) -> bytes:
@@ -155,6 +204,7 @@ def test_links_count_clicks_and_lead_to_the_document_only(engine: StubEngine, tm
         assert len(links) == 10
         followed = proxy.ask("GET", links[3])
         assert (followed.status, followed.header("location")) == (302, f"https://shop.example/{reply.ids[3]}")
+        assert (followed.header("cache-control"), followed.header("referrer-policy")) == ("no-store", None)
         assert proxy.ask("HEAD", links[4]).status == 302
         assert proxy.ask("GET", links[5], headers={"Sec-Purpose": "prefetch"}).status == 302
         values = {name: value[0] for name, value in parse_qs(urlsplit(links[3]).query).items()}

@@ -106,7 +106,7 @@ def run_proxy(options: argparse.Namespace) -> None:
 
     interleaf proxy proxy.toml --check
     """
-    from interleaf.proxy.config import read_config
+    from interleaf.proxy.config_file import read_config
 
     config = read_config(options.config)
     if options.check:

@@ -131,7 +131,7 @@ class ProxyApp:
             self._count_bypass(problem)
             await self._pass(BYPASSED, exchange, more if problem.code == BypassCode.OUTSIDE else [])
         except UpstreamError as problem:
-            self._count_failure(FailureCode.CONTROL_FAILED, str(problem))
+            self._count_bypass(BypassError(FailureCode.CONTROL_FAILED, str(problem)))
             await self._explain(BYPASSED, exchange, problem)
         except CallerGoneError:
             raise
@@ -159,21 +159,28 @@ class ProxyApp:
     async def _build_one(self, incoming: Incoming) -> Built:
         built = await self.searches.answer(incoming)
         self.metrics.count_list(built.arm)
-        for ranker, code in built.result.failures.items():
-            self._count_failure(code, f"ranker {ranker}: {code.text}", ranker)
+        for ranker, problem in built.result.failures.items():
+            self._count_bypass(problem, ranker)
         for ranker, answer in built.result.answers.items():
-            self.metrics.time_ranker(ranker, answer.seconds)
+            self.metrics.time_ranker(ranker, answer.took / 1000)
+        for ranker, seconds in built.result.late.items():
+            self.metrics.time_ranker(ranker, seconds)
         return built
 
-    def _count_bypass(self, problem: BypassError) -> None:
-        if isinstance(problem.code, BypassCode):
-            self.metrics.count_bypass(problem.code.value)
-        else:
-            self._count_failure(problem.code, str(problem))
+    def _count_bypass(self, problem: BypassError, ranker: str = "") -> None:
+        """Count a search that is not interleaved, or the failure of a ranker."""
+        what = f"ranker {ranker}: {problem}" if ranker else str(problem)
+        if not isinstance(problem.code, BypassCode):
+            self._count_failure(problem.code, what, ranker)
+            return
+        self.metrics.count_bypass(problem.code.value)
+        if problem.detail:
+            self.metrics.latest[problem.code.value] = what
 
     def _count_failure(self, code: FailureCode, what: str, ranker: str = "") -> None:
         """Count a failure; log one of each kind in a minute."""
         self.metrics.count_failure(code.value, ranker)
+        self.metrics.latest[f"{code} {ranker}".rstrip()] = what
         if self._complaints.take(f"{code} {ranker}"):
             log.warning("%s; further ones are counted, and logged once a minute", what, extra={"code": code.value})
 

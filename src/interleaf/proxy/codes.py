@@ -31,13 +31,17 @@ class BypassCode(Code):
     NO_UNIT = "no_unit", "the request has no user id"
     OUTSIDE = "outside", "this user does not take part in the experiment"
     NOT_RUNNING = "not_running", "the experiment is not running, or its settings are not known yet"
+    REFUSED = (
+        "refused",
+        "the engine refuses the control's search, such as with status 400: mostly, the caller's is wrong",
+    )
 
 
 class FailureCode(Code):
     """What went wrong with a search; people get the control's answer."""
 
-    CONTROL_FAILED = "control_failed", "the engine answered the control's search with an error, or not at all"
-    RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error"
+    CONTROL_FAILED = "control_failed", "the engine could not answer the control's search"
+    RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error, or not at all"
     RANKER_SLOW = "ranker_slow", "a ranker's answer came after the time budget"
     ANSWER_NOT_UNDERSTOOD = (
         "answer_not_understood",
@@ -64,7 +68,15 @@ class BypassError(Exception):
 
     def __init__(self, code: BypassCode | FailureCode, detail: str = "") -> None:
         super().__init__(f"{code.text}{': ' if detail else ''}{detail}")
-        self.code = code
+        self.code, self.detail = code, detail
+
+
+class EngineStatusError(BypassError):
+    """The engine answered a ranker's search with an error; the detail is the status and the engine's reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(FailureCode.RANKER_FAILED, f"status {status}{', ' if reason else ''}{reason}")
+        self.status = status
 
 
 class UpstreamError(Exception):

@@ -13,6 +13,7 @@ from interleaf.errors import InterleafError, listed
 from interleaf.experiment import Experiment, Request, Shown, assign, limits, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted
+from interleaf.experiment.settings import CHOOSE
 from interleaf.log.schema import INTERLEAVED
 from interleaf.proxy.click_links import make_link
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
@@ -89,7 +90,10 @@ class Searches:
         return running
 
     def _check_rankers(self, settings: Experiment) -> None:
-        """The service and the file must agree on the rankers, and on the control."""
+        """The service and the file must agree on the rankers, and on the control; a list mixes all rankers."""
+        if settings.mode == CHOOSE:
+            detail = f"the mode of the experiment is {CHOOSE!r}, but the proxy always asks all rankers; give another"
+            raise BypassError(FailureCode.CONFIGURATION, detail)
         here, there = sorted(one.name for one in self.config.rankers), sorted(settings.rankers)
         if here != there or settings.control != self.config.control:
             service = f"the service compares {listed(there)} with the control {settings.control!r}"
@@ -124,7 +128,7 @@ class Searches:
             if len(set(ids)) < len(ids):
                 if name == self.config.control:
                     raise BypassError(FailureCode.REPEATED_DOCUMENT)
-                result.failures[name] = FailureCode.REPEATED_DOCUMENT
+                result.failures[name] = BypassError(FailureCode.REPEATED_DOCUMENT)
                 del found[name], result.answers[name]
         rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
         aligned = not window.first % window.size and window.first // window.size < limits.MAX_PAGE
@@ -174,7 +178,7 @@ class Searches:
         return request.impression, partial(self.lists.add, [key, request.impression, *query_keys], new)
 
     def _send(self, mixed: Mixed, running: Running, incoming: Incoming, result: FanOutResult) -> None:
-        latency = {name: round(1000 * answer.seconds, 1) for name, answer in result.answers.items()}
+        latency = {name: answer.took for name, answer in result.answers.items()}
         agent = clean_text(incoming.header(b"user-agent"), limits.MAX_USER_AGENT) or None
         self.recorder.record(mixed.shown, mixed.request, running.version, RecordDetails(latency, agent))
 

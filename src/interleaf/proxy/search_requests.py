@@ -31,7 +31,6 @@ class Incoming:
     path: str
     query: bytes
     headers: RawHeaders  # without hop-by-hop ones; names are in lower case
-    raw: bytes = b""
     unit: str | None = None
     plain: bytes = field(init=False, default=b"")  # the body without its content coding
 
@@ -80,7 +79,6 @@ class RankerAnswer:
     data: Any
     took: float  # milliseconds, as the engine says
     headers: RawHeaders = ()
-    seconds: float = 0.0
 
 
 @dataclass
