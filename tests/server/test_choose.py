@@ -21,6 +21,7 @@ from interleaf.experiment.epochs import EpochPlan
 from interleaf.report.choice_plans import plan_from_results
 from interleaf.server import choosing
 from interleaf.server.app import create_app
+from interleaf.server.dashboard.experiment_page import example, teams
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.rankers import rank, scores_of
 from interleaf.store import open_store
@@ -189,6 +190,24 @@ def test_other_experiments_run_all_rankers_and_drafts_none(service: Live) -> Non
     assert service.ask("POST", "/v1/experiments/shoes/choose", {"unit": "u"}).status_code == 409
     service.ask("POST", "/v1/experiments/shoes/start")
     assert choose(service, "u")["rankers"] == ["production", "candidate"]
+
+
+def test_the_page_names_the_rankers_of_each_list(service: Live) -> None:
+    make(service)
+    chance = random.Random(1)
+    for number in range(30):
+        search(service, f"user-{number}", "trail", chance)
+    rows = service.store.examples("shoes", 1, 8)
+    groups = {tuple(row["rankers"]) for row in rows}
+    assert any("r0" not in group for group in groups)
+    marks = teams(RANKERS)
+    for row in rows:
+        for place, shown in enumerate(example(row, marks)["documents"]):
+            owner = row["teams"][place]
+            expected = None if owner < 0 else row["rankers"][owner]
+            assert (shown["team"] and shown["team"].name) == expected
+            ranks = zip(row["rankers"], row["ranks"], strict=True)
+            assert shown["ranks"] == ", ".join(f"{marks[one].letter} {own[place] or 'not'}" for one, own in ranks)
 
 
 def test_who_is_held_out_or_outside_runs_the_control_only(service: Live) -> None:
