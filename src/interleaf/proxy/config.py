@@ -10,7 +10,8 @@ from typing import Any
 from interleaf.errors import ExperimentError, InterleafError, raise_errors
 from interleaf.experiment import Experiment
 from interleaf.experiment.limits import MAX_LABEL
-from interleaf.experiment.settings import SETTINGS, Choice, Name, Number, Text
+from interleaf.experiment.setting_kinds import Choice, Name, Number, Text
+from interleaf.experiment.settings import SETTINGS
 from interleaf.proxy import key_kinds as kinds
 from interleaf.proxy.toml_sections import ConfigError, ConfigProblems, KeyLines, toml_key
 

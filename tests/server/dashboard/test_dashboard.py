@@ -107,6 +107,17 @@ def test_what_is_wrong_comes_back_at_its_field_with_what_was_typed(visitor: Visi
     assert visitor.service.store.experiment("ab").settings.by == ("device", "country")
 
 
+def test_the_form_of_a_choice_says_what_its_own_settings_need(visitor: Visitor) -> None:
+    form = visitor.open("/experiments/new").text
+    assert form.index('id="rankers"') < form.index('id="mode"') < form.index("</details>")  # in the group that is open
+    typed = {"name": "best", "rankers": "a, b, c", "epoch_minutes": "1440", "mode": "compare"}
+    refused = visitor.send("/experiments/new", "/experiments/new", **typed)
+    assert refused.status_code == 422
+    assert 'id="epoch_minutes-error">This is for the mode &#39;choose&#39;' in refused.text
+    assert visitor.send("/experiments/new", "/experiments/new", **typed | {"mode": "choose"}).status_code == 200
+    assert visitor.service.store.experiment("best").settings.mode == "choose"
+
+
 def test_a_name_that_is_taken_is_refused_at_its_field(visitor: Visitor) -> None:
     visitor.service.make()
     answer = visitor.send("/experiments/new", "/experiments/new", name="shoes", rankers="one\ntwo")

@@ -10,9 +10,9 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
-from interleaf.experiment import Experiment, settings as kinds
+from interleaf.experiment import Experiment, setting_kinds as kinds
 from interleaf.experiment.guardrail_margins import GuardrailMargins
-from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
+from interleaf.experiment.settings import ATTRIBUTIONS, CHOICE_SETTINGS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, DEFAULT, METHODS, ONE_LIST
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
@@ -20,12 +20,12 @@ from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.store.records import DECIDED, DRAFT, RUNNING, STOPPED
 
 GROUPS = {
-    "Rankers and method": ("name", "rankers", "control", "method", "scheme", "k"),
+    "Rankers and method": ("name", "rankers", "mode", "control", "method", "scheme", "k"),
     "Notes": NOTES,
     "Traffic": ("share", "lane", "offset", "holdout"),
     "Events": ("events", "browser_events", "values", "value_cap", "primary", "attribution", "window_minutes"),
-    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "guardrails", "mode", "by"),
-    "Choice of the best of many": ("epoch_minutes", "algorithm", "max_mixed", "planned_days"),
+    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "guardrails", "by"),
+    "Choice of the best of many": CHOICE_SETTINGS,
     "Automatic stop": ("stop_when", "max_units"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
