@@ -40,6 +40,7 @@ def looked(
     planned: int | None = 2000,
     state: str = "running",
     code: str = "undecided",
+    codes: tuple[str, ...] = (),
     seen: int | None = None,
     **pair: Any,
 ) -> Outlook:
@@ -49,7 +50,7 @@ def looked(
         Report(**vars(EXAMPLES["healthy"])),
         totals=Totals(units, units, units, True, SINCE, until),
         planned_units=planned,
-        verdict=Verdict("", "candidate" if code == "preferred" else None, True, code=code),
+        verdict=Verdict("", "candidate" if code == "preferred" else None, True, code=code, codes=codes),
         margin=0.01,
         look=None,
         comparisons=(Comparison("production", "candidate", units=seen, **pair),),
@@ -80,6 +81,8 @@ def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
     assert looked(240, 1999, estimate=0.02, interval=(-0.02, 0.06)).advice == ()
     for code in ("preferred", "alike", "no_worse"):
         assert looked(240, 2000, code=code, estimate=0.02, interval=(0.01, 0.03)).advice == ()
+    for codes, lines in ((("guardrail",), 2), (("guardrail", "disagree"), 2), (("guardrail", "preferred"), 0)):
+        assert len(looked(240, 2000, code="guardrail", codes=codes).advice) == lines
     assert len(looked(240, 2000).advice) == 2  # without an estimate, too
 
 
@@ -94,6 +97,11 @@ def test_an_undecided_pair_has_a_date_of_decision_with_an_interval() -> None:
     assert "or never" in clear(estimate=0.001, error=0.045).decision
     undecided = (clear(error=0.045, state="stopped"), clear(error=0.045, code="preferred"), clear(error=None))
     assert [one.decision for one in undecided] == ["", "", ""]
+    assert (
+        clear(error=0.045, code="guardrail", codes=("guardrail",)).decision == said
+    )  # guardrails change no preference
+    assert clear(error=0.045, code="guardrail", codes=("guardrail", "no_worse")).decision == said
+    assert clear(error=0.045, code="guardrail", codes=("guardrail", "alike")).decision == ""
     assert looked(0.5, 1000, None, seen=1000, estimate=0.1, error=0.045).decision == ""  # no rate yet
 
 

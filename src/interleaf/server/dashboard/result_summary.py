@@ -12,6 +12,7 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names, count, share, signed, span
+from interleaf.report.guardrails import code_of_preference
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
 from interleaf.report.sections import MAX_ROWS, pair_label, shown
@@ -286,7 +287,7 @@ def _expect_decision(report: Report, rate: float | None, now: datetime) -> str:
     pair = report.comparisons[0] if len(report.comparisons) == 1 else None
     if pair is None or pair.estimate is None or not pair.error or not pair.units or rate is None or report.look:
         return ""
-    if report.verdict.code not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
+    if code_of_preference(report.verdict) not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
         return ""
     planned, confidence, margin = report.planned_units, report.confidence, report.margin or 0.0
     ends = units_until_decision(
@@ -306,7 +307,7 @@ def _expect_decision(report: Report, rate: float | None, now: datetime) -> str:
 def _advice(settings: Experiment, report: Report) -> tuple[str, ...]:
     """What to do if the planned size is reached without a winner."""
     is_reached = report.planned_units is not None and report.totals.units >= report.planned_units
-    is_undecided = report.verdict.code in (VerdictCode.UNDECIDED, VerdictCode.DISAGREE)
+    is_undecided = code_of_preference(report.verdict) in (VerdictCode.UNDECIDED, VerdictCode.DISAGREE)
     if not (is_reached and is_undecided) or settings.mode not in (COMPARE, ONE_LIST):
         return ()
     control = Names(settings.rankers)[settings.control]
