@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -208,6 +209,23 @@ def test_the_page_names_the_rankers_of_each_list(service: Live) -> None:
             assert (shown["team"] and shown["team"].name) == expected
             ranks = zip(row["rankers"], row["ranks"], strict=True)
             assert shown["ranks"] == ", ".join(f"{marks[one].letter} {own[place] or 'not'}" for one, own in ranks)
+
+
+def test_the_page_has_a_row_for_each_metric(service: Live) -> None:
+    make(service, events={"click": 1.0, "purchase": 5.0})
+    send_epochs(service, 3)
+    page = service.client.get("/experiments/shoes").text
+    table = page[page.index('<section id="metrics">') :].partition("</section>")[0]
+    reports = service.report().json()["reports"]
+    assert list(reports) == ["click", "purchase", "weighted"]
+    expected = [("click", reports["click"]["verdict"]["sentence"])]
+    for metric in ("purchase", "weighted"):
+        report = reports[metric]
+        states = Counter(one["state"] for one in report["choice"]["rankers"][1:])
+        shown = f"{states['worse']} are shown to be worse, and {states['no_gain']} to be no better by the margin."
+        expected.append((metric, f"{report['choice']['leader']} leads: of the 5 other rankers, {shown}"))
+    assert re.findall(r"<td>(.*)</td>\s*<td>(.*)</td>", table) == expected
+    assert "Rankers leave, and traffic is divided, by click only." in table
 
 
 def test_who_is_held_out_or_outside_runs_the_control_only(service: Live) -> None:

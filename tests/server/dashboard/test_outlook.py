@@ -50,7 +50,15 @@ def looked(
         Report(**vars(EXAMPLES["healthy"])),
         totals=Totals(units, units, units, True, SINCE, until),
         planned_units=planned,
-        verdict=Verdict("", "candidate" if code == "preferred" else None, True, code=code, codes=codes),
+        verdict=Verdict(
+            "",
+            "candidate" if code == "preferred" else None,
+            code != "broken",
+            code=code,
+            codes=codes,
+            next_step="Do something.",
+            broken_guardrails=("latency",) if code == "guardrail" else (),
+        ),
         margin=0.01,
         look=None,
         comparisons=(Comparison("production", "candidate", units=seen, **pair),),
@@ -71,6 +79,27 @@ def test_days_left_follow_from_the_rate_so_far() -> None:
 def test_a_winner_of_the_first_day_is_early() -> None:
     assert "less than a day of traffic" in looked(23.9, 500, code="preferred").early
     assert looked(24, 500, code="preferred").early == looked(1, 500).early == ""
+
+
+def test_the_page_says_what_to_do_next_unless_it_advises_something_else() -> None:
+    step = "Do something."
+    assert looked(48, 500).step == looked(48, 500, code="preferred", state="stopped").step == step
+    assert looked(48, 500, state="stopped").step == looked(48, 500, state="decided", code="preferred").step == ""
+    assert looked(12, 500, code="preferred").step == ""  # the warning says to wait
+    assert looked(240, 2000).step == ""  # other advice is there
+    for code in ("guardrail", "broken"):
+        assert looked(12, 2000, code=code).step == looked(12, 500, code=code, state="stopped").step == step
+
+
+def test_the_verdict_has_what_to_do_next(service: Live) -> None:
+    service.make()
+    traffic(service, 20)
+    service.clock.now += 120 * MINUTE
+    page = Visitor(service).open("/experiments/shoes").text
+    step = service.report().json()["reports"]["click"]["verdict"]["next_step"]
+    assert step
+    verdict = page[page.index('id="verdict"') : page.index('id="actions"')]
+    assert f'<p class="note" id="next"><b>What to do next.</b> {step}</p>' in verdict
 
 
 def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:

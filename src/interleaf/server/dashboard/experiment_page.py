@@ -19,7 +19,7 @@ from interleaf.report.report import Report
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.downloads import table_names
 from interleaf.server.dashboard.experiment_list import MODES, judgement
-from interleaf.server.dashboard.result_summary import outlook, scorecard, trials
+from interleaf.server.dashboard.result_summary import outlook, say_adjusted, scorecard, summarise_metrics, trials
 from interleaf.server.dashboard.visit import Visit, moment, page, part, short
 from interleaf.server.endpoints import export_name, read_version
 from interleaf.server.ingest import to_microseconds
@@ -171,6 +171,8 @@ def _parts(visit: Visit, settings: Experiment, version: int, current: CurrentRep
         "page": laid_out,
         "sections": sections,
         "scorecard": scorecard(settings, current.reports),
+        "metrics": summarise_metrics(settings, current.reports) if report.choice else None,
+        "adjusted": say_adjusted(settings),
         "lift": sections["lift"].words[0] if is_known else "",
         "charts": drawings,
         "missing": missing,
