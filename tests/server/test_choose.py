@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
@@ -28,6 +29,7 @@ from interleaf.simulate.rankers import rank, scores_of
 from interleaf.store import open_store
 from interleaf.tally import Tally
 from interleaf.tally.choice_sums import ChoiceSums
+from tests.support.dashboards import Elements
 from tests.support.services import MINUTE, START, Live, click, exported, listening, live
 from tests.support.stores import KINDS, address_of
 
@@ -191,6 +193,20 @@ def test_other_experiments_run_all_rankers_and_drafts_none(service: Live) -> Non
     assert service.ask("POST", "/v1/experiments/shoes/choose", {"unit": "u"}).status_code == 409
     service.ask("POST", "/v1/experiments/shoes/start")
     assert choose(service, "u")["rankers"] == ["production", "candidate"]
+
+
+def test_the_commands_on_the_page_name_no_ranker_that_may_not_be_in_the_group(service: Live) -> None:
+    make(service)
+    page = Elements(service.client.get("/experiments/shoes").text).text
+    assert "/v1/experiments/shoes/choose" in page
+    sent = re.search(r"/shoes/interleave .* -d '(.*)'", page)
+    assert sent is not None
+    body = json.loads(sent[1])
+    assert list(body["rankings"]) == ["RANKER 1 FROM THE ANSWER", "RANKER 2 FROM THE ANSWER"]
+    assert service.ask("POST", "/v1/experiments/shoes/interleave", body).status_code == 422
+    chosen = choose(service, body["unit"])["rankers"]
+    body["rankings"] = dict(zip(chosen, body["rankings"].values(), strict=False))
+    assert service.ask("POST", "/v1/experiments/shoes/interleave", body).json()["arm"] in ("interleaved", "alone")
 
 
 def test_the_page_names_the_rankers_of_each_list(service: Live) -> None:
