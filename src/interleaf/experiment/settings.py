@@ -92,9 +92,8 @@ class Experiment:
     value_cap: float | None = _setting(
         "Largest value of a unit",
         Optional(Number(1e-6, 1e11)),
-        "the total value of a unit counts up to this; null: up to the 99th percentile so far, which moves as people "
-        "come: how often results that are watched are wrong then has not been measured, so give the number that "
-        "interleaf plan --values proposes",
+        "the total value of a unit counts up to this; give the cap that interleaf plan --values proposes; null: the "
+        "99th percentile so far, but it moves, and how often a verdict that people watch is then wrong is not measured",
         None,
     )
     primary: str = _setting(
@@ -256,7 +255,8 @@ class Experiment:
         if self.mode == CHOOSE:
             check_choice(self)
         elif given := [name for name in CHOICE_SETTINGS if getattr(self, name) != SETTINGS[name].metadata["default"]]:
-            remedy = f"this is for the mode {CHOOSE!r}, the choice of the best of many; give that mode, or leave it out"
+            remedy = f"this is for the purpose (mode) {CHOOSE!r}, the best of many rankers; give that purpose, or "
+            remedy += f"leave this at {SETTINGS[given[0]].metadata['default']!r}"
             raise ExperimentError(given[0], getattr(self, given[0]), remedy)
         elif not least <= len(self.rankers) <= (most or MAX_RANKERS):
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")

@@ -113,7 +113,7 @@ def test_the_form_of_a_choice_says_what_its_own_settings_need(visitor: Visitor) 
     typed = {"name": "best", "rankers": "a, b, c", "epoch_minutes": "1440", "mode": "compare"}
     refused = visitor.send("/experiments/new", "/experiments/new", **typed)
     assert refused.status_code == 422
-    assert 'id="epoch_minutes-error">This is for the mode &#39;choose&#39;' in refused.text
+    assert 'id="epoch_minutes-error">This is for the purpose (mode) &#39;choose&#39;' in refused.text
     assert visitor.send("/experiments/new", "/experiments/new", **typed | {"mode": "choose"}).status_code == 200
     assert visitor.service.store.experiment("best").settings.mode == "choose"
 
