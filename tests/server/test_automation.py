@@ -683,4 +683,8 @@ def test_the_form_has_guardrails(tmp_path: Path) -> None:
             "/experiments/new", "/experiments/new", **fields | {"name": "y", "guardrails": "latency"}
         ).text
         assert "The margin of &#39;latency&#39; is &#39;&#39;; give the largest harm" in page
+        page = visitor.send(
+            "/experiments/new", "/experiments/new", **fields | {"name": "y", "guardrails": "latency=20, latency=30"}
+        ).text
+        assert "The margin of &#39;latency&#39; is &#39;20, 30&#39;; give the largest harm" in page
         assert '"exclusiveMinimum":0' in service.ask("GET", "/openapi.json").text

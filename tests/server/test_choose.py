@@ -29,6 +29,7 @@ from interleaf.simulate.rankers import rank, scores_of
 from interleaf.store import open_store
 from interleaf.tally import Tally
 from interleaf.tally.choice_sums import ChoiceSums
+from tests.server.test_automation import look
 from tests.support.dashboards import Elements
 from tests.support.services import MINUTE, START, Live, click, exported, listening, live
 from tests.support.stores import KINDS, address_of
@@ -242,6 +243,16 @@ def test_the_page_has_a_row_for_each_metric(service: Live) -> None:
         expected.append((metric, f"{report['choice']['leader']} leads: of the 5 other rankers, {shown}"))
     assert re.findall(r"<td>(.*)</td>\s*<td>(.*)</td>", table) == expected
     assert "Rankers leave, and traffic is divided, by click only." in table
+
+
+def test_what_the_service_notes_of_a_choice_has_the_leader(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(service, stop_when=["budget"], max_units=7)
+    send_epochs(service, 2)
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(service.store, "note_changes", lambda *arguments: told.append(arguments[2]))
+    look(service)
+    choice = service.report().json()["reports"]["click"]["choice"]
+    assert [(one["leader"], one["winner"]) for one in told] == [(choice["leader"], None)]
 
 
 def test_who_is_held_out_or_outside_runs_the_control_only(service: Live) -> None:

@@ -182,7 +182,10 @@ def sentence(remedy: str) -> str:
 
 
 def _value(kind: kinds.SettingKind, text: str) -> Any:
-    """The value as JSON would hold it; text that is not a number stays text, which the check refuses."""
+    """The value as JSON would hold it; text that is not a number stays text, which the check refuses.
+
+    The same name twice has both numbers as a text.
+    """
     within = kind.kind if isinstance(kind, kinds.Optional) else kind
     if isinstance(within, kinds.Several):
         return [line.strip() for line in text.splitlines() if line.strip()]
@@ -191,7 +194,10 @@ def _value(kind: kinds.SettingKind, text: str) -> Any:
     if isinstance(within, kinds.EventWeights | GuardrailMargins):
         usual = "1" if isinstance(within, kinds.EventWeights) else ""  # a kind of event has a default weight
         pairs = [part.rpartition("=") if "=" in part else (part, "", usual) for part in text.split(",") if part.strip()]
-        return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
+        weights: dict[str, list[str]] = {}
+        for name, _, weight in pairs:
+            weights.setdefault(name.strip(), []).append(weight.strip())
+        return {name: _number(", ".join(some), False) for name, some in weights.items()}
     return text
 
 
