@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,6 @@ from interleaf.store import open_store
 from interleaf.tally import Tally
 from interleaf.tally.choice_sums import ChoiceSums
 from tests.server.test_automation import look
-from tests.support.dashboards import Elements
 from tests.support.services import MINUTE, START, Live, click, exported, listening, live
 from tests.support.stores import KINDS, address_of
 
@@ -198,14 +199,14 @@ def test_other_experiments_run_all_rankers_and_drafts_none(service: Live) -> Non
 
 def test_the_commands_on_the_page_name_no_ranker_that_may_not_be_in_the_group(service: Live) -> None:
     make(service)
-    page = Elements(service.client.get("/experiments/shoes").text).text
-    assert "/v1/experiments/shoes/choose" in page
-    sent = re.search(r"/shoes/interleave .* -d '(.*)'", page)
-    assert sent is not None
-    body = json.loads(sent[1])
+    page = service.client.get("/experiments/shoes").text
+    ask, show, _ = (shlex.split(unescape(one)) for one in re.findall("<code>(curl .*)</code>", page))
+    assert ask[1].endswith("/v1/experiments/shoes/choose")
+    assert show[1].endswith("/v1/experiments/shoes/interleave")
+    body = json.loads(show[-1])
     assert list(body["rankings"]) == ["RANKER 1 FROM THE ANSWER", "RANKER 2 FROM THE ANSWER"]
     assert service.ask("POST", "/v1/experiments/shoes/interleave", body).status_code == 422
-    chosen = choose(service, body["unit"])["rankers"]
+    chosen = choose(service, json.loads(ask[-1])["unit"])["rankers"]
     body["rankings"] = dict(zip(chosen, body["rankings"].values(), strict=False))
     assert service.ask("POST", "/v1/experiments/shoes/interleave", body).json()["arm"] in ("interleaved", "alone")
 

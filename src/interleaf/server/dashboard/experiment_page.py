@@ -143,8 +143,10 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
         "csv_tables": table_names(report),
         "analyses": {metric: downloads.analysis(settings, version, metric) for metric in settings.metrics},
         "exported": export_name(settings, version),
-        "first_list": downloads.first_list(settings, visit.address, visit.is_open),
-        "first_event": downloads.first_event(settings, visit.address, visit.is_open),
+        "first_commands": [
+            *downloads.first_list(settings, visit.address, visit.is_open),
+            downloads.first_event(settings, visit.address, visit.is_open),
+        ],
     }  # fmt: skip
 
 
