@@ -48,15 +48,8 @@ class Planned:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         watched = {name: value for name, value in vars(self).items() if name.startswith("watched")}
-        return (
-            asdict(self.fixed)
-            | watched
-            | {
-                "pilot": self.pilot,
-                "small_pilot": self.small,
-                "value_cap": self.value_cap,
-            }
-        )
+        pilot = {"pilot": self.pilot, "small_pilot": self.small, "value_cap": self.value_cap}
+        return asdict(self.fixed) | watched | pilot
 
     def __str__(self) -> str:
         plan = self.fixed

@@ -309,14 +309,15 @@ def outlook(stored: Stored, settings: Experiment, report: Report | None, now: in
 
 
 def _next_step(stored: Stored, settings: Experiment, report: Report, is_advised: bool) -> str:
-    """What to do next, unless the page already advises something else, or the experiment is over without a winner."""
+    """What to do next, unless the page already advises something else, or the experiment ended undecided."""
     verdict = report.verdict
     step = Names(report.rankers).within(verdict.next_step)
     if stored.state == DECIDED or settings.mode == LOSER:
         return ""
     if verdict.broken_guardrails or not verdict.trusted:
         return step
-    return "" if is_advised or (stored.state != RUNNING and verdict.winner is None) else step
+    is_decided = verdict.winner is not None or (report.choice is not None and report.choice.decided)
+    return step if not is_advised and (stored.state == RUNNING or is_decided) else ""
 
 
 def early_warning(report: Report) -> str:
