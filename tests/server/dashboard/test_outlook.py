@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment
+from interleaf.report.choice_result import ChoiceResult
 from interleaf.report.model import Comparison, Totals, Verdict
 from interleaf.report.report import Report
 from interleaf.server.dashboard.downloads import csv_of
@@ -42,6 +43,7 @@ def looked(
     code: str = "undecided",
     codes: tuple[str, ...] = (),
     seen: int | None = None,
+    choice: ChoiceResult | None = None,
     **pair: Any,
 ) -> Outlook:
     """The outlook of an experiment with so many units after so many hours, `seen` of them with an event."""
@@ -60,6 +62,7 @@ def looked(
             broken_guardrails=("latency",) if code == "guardrail" else (),
         ),
         margin=0.01,
+        choice=choice,
         look=None,
         comparisons=(Comparison("production", "candidate", units=seen, **pair),),
         rankers=("production", "candidate"),
@@ -85,6 +88,9 @@ def test_the_page_says_what_to_do_next_unless_it_advises_something_else() -> Non
     step = "Do something."
     assert looked(48, 500).step == looked(48, 500, code="preferred", state="stopped").step == step
     assert looked(48, 500, state="stopped").step == looked(48, 500, state="decided", code="preferred").step == ""
+    for decided in (True, False):  # the leader may be no better than others by the margin, so nobody is the winner
+        choice = ChoiceResult("production", decided, 9, 1, (), ())
+        assert looked(48, 500, state="stopped", choice=choice).step == (step if decided else "")
     assert looked(12, 500, code="preferred").step == ""  # the warning says to wait
     assert looked(240, 2000).step == ""  # other advice is there
     for code in ("guardrail", "broken"):
