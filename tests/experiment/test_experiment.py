@@ -81,6 +81,44 @@ def test_a_setting_that_cannot_be_is_named_with_its_remedy(field: str, value: An
     assert error.value.field == field
 
 
+VALUES: dict[str, Any] = {"events": {"click": 1.0, "purchase": 5.0}, "values": ["purchase"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "remedy"),
+    [
+        ({"value_cap": 100.0}, "value_cap", "name the kinds of events with a value"),
+        ({"value_margin": 1.0}, "value_margin", "name the kinds of events with a value"),
+        (
+            {**VALUES, "primary": "value of purchase", "stop_when": ["alike"]},
+            "value_margin",
+            "'alike' needs a margin of 'value of purchase'; give value_margin",
+        ),
+        ({"margin": 1}, "margin", "'binary' a preference is at most 1, so all rankers would be alike; give a number"),
+        ({"margin": 5.0, "stop_when": ["alike"]}, "margin", "below 1, such as 0.01"),
+        ({"margin": 1.0, "mode": "aa"}, "margin", "'binary' a preference is at most 1"),
+        ({"margin": 1.0, "mode": "choose", "rankers": ["a", "b", "c"]}, "margin", "a preference is at most 1"),
+        ({"epoch_minutes": 5}, "epoch_minutes", "for the purpose .mode. 'choose', the best of many"),
+        ({"mode": "one_list", "planned_days": 5}, "planned_days", "give that purpose, or leave this at None"),
+        ({"planned_units": 1}, "planned_units", "there are 2 rankers; plan for many more units"),
+        ({"rankers": [f"r{n}" for n in range(50)], "planned_units": 49}, "planned_units", "there are 50 rankers"),
+    ],
+)
+def test_settings_without_an_effect_are_refused(settings: dict[str, Any], field: str, remedy: str) -> None:
+    with pytest.raises(ExperimentError, match=remedy) as error:
+        shoes(**settings)
+    assert error.value.field == field
+
+
+def test_settings_with_an_effect_are_taken() -> None:
+    value = {**VALUES, "primary": "value of purchase", "stop_when": ["alike"], "value_margin": 1.0, "value_cap": 9.0}
+    assert shoes(**value).value_margin == 1.0
+    assert shoes(**VALUES, stop_when=["alike"]).value_margin is None  # the primary metric is not of values
+    for more in ({"scheme": "click"}, {"mode": "one_list"}):  # these scores have any size
+        assert shoes(margin=5.0, **more).margin == 5.0
+    assert shoes(margin=0.99, planned_units=2).planned_units == 2
+
+
 @pytest.mark.parametrize("missing", ["name", "rankers"])
 def test_name_and_rankers_may_not_be_left_out(missing: str) -> None:
     with pytest.raises(ExperimentError, match="it is required"):

@@ -99,7 +99,7 @@ export interface Experiment {
   browser_events?: string[];
   /** kinds of events whose value, such as revenue, is a metric of its own */
   values?: string[];
-  /** the total value of a unit counts up to this; null: up to the 99th percentile */
+  /** the total value of a unit counts up to this; give the cap that interleaf plan --values proposes; null: the 99th percentile so far, but it moves, and how often a verdict that people watch is then wrong is not measured */
   value_cap?: number | null;
   /** what the verdict is based on: a kind of event, or 'value of' a kind */
   primary?: string;

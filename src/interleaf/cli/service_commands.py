@@ -66,7 +66,7 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     )
     browsers = "rate limit without a key, in requests per second and address"
     add("--max-browser-requests", type=float, default=50, help=browsers)
-    events = "addresses that are told when a verdict changes, a health check fails, or an experiment stops"
+    events = "addresses that are told of new verdicts, failed health checks, broken guardrails, and stopped experiments"
     add("--webhook-url", nargs="+", metavar="URL", default=[], help=events)
     add("--webhook-secret-file", type=Path, help="file with the secret that signs webhooks, and older ones below it")
     add("--webhook-allow-private", action="store_true", help="webhooks may go to private and local addresses")

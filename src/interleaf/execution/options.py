@@ -126,7 +126,8 @@ class LogOptions:
     )
     guardrails: Mapping[str, float] | None = _option(
         None,
-        "largest harm that is acceptable, by metric of arms: abandonment=0.02 latency=20 event:purchase=0.01",
+        "metrics that must not get worse than in the control's arm, each with the largest harm that you accept, such "
+        "as abandonment=0.02 latency=20 event:purchase=0.01",
         ["analyze"],
         action="extend",
         nargs="+",

@@ -8,7 +8,7 @@ from typing import Any
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.limits import MAX_LABEL
-from interleaf.experiment.settings import Choice, Name, Number, Text
+from interleaf.experiment.setting_kinds import Choice, Name, Number, Text
 from interleaf.proxy import key_kinds as kinds
 from interleaf.proxy.toml_sections import toml_key
 

@@ -144,8 +144,7 @@ def add_broken(verdict: Verdict, guardrails: Sequence[Guardrail], control: str |
         return verdict
     codes = [VerdictCode.GUARDRAIL.value, *(code for code in verdict.codes if code != VerdictCode.UNDECIDED)]
     step = verdict.next_step if verdict.winner is not None and verdict.winner == control else _find_cause(guardrails)
-    metrics = dict.fromkeys(one.metric for one in guardrails if one.code == GuardrailCode.BROKEN)
-    parts = [f"A guardrail is broken ({', '.join(metrics)}).", verdict.sentence]
+    parts = [_name_broken(guardrails), verdict.sentence]
     if not verdict.trusted:  # a failed check comes first
         codes.remove(VerdictCode.BROKEN.value)
         codes.insert(0, VerdictCode.BROKEN.value)
@@ -159,6 +158,26 @@ def add_broken(verdict: Verdict, guardrails: Sequence[Guardrail], control: str |
         next_step=step,
         broken_guardrails=broken,
     )
+
+
+def _name_broken(guardrails: Sequence[Guardrail]) -> str:
+    metrics = dict.fromkeys(one.metric for one in guardrails if one.code == GuardrailCode.BROKEN)
+    return f"A guardrail is broken ({', '.join(metrics)})."
+
+
+def sentence_of_preference(verdict: Verdict, guardrails: Sequence[Guardrail]) -> str:
+    """The sentence of a trusted verdict without the one about broken guardrails."""
+    return verdict.sentence.removeprefix(f"{_name_broken(guardrails)} ")
+
+
+def code_of_preference(verdict: Verdict) -> str:
+    """The code of a verdict as it would be without guardrails.
+
+    >>> code_of_preference(Verdict("", None, True, code="guardrail", codes=("guardrail", "no_worse")))
+    'no_worse'
+    """
+    codes = [code for code in verdict.codes or (verdict.code,) if code != VerdictCode.GUARDRAIL]
+    return codes[0] if codes else VerdictCode.UNDECIDED.value
 
 
 def _find_cause(guardrails: Sequence[Guardrail]) -> str:

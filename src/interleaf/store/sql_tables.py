@@ -194,6 +194,8 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
         PRIMARY KEY (experiment, version, epoch)
     )
     """,
+    # Before this step, the code of a verdict was noted; from here on also its other codes and the winner.
+    "UPDATE watched SET state = '{{}}'",
 )
 
 
