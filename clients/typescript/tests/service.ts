@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const BIN = join(ROOT, ".venv", "bin");
 /** Whether Python's package is installed beside this one; without it, tests of both are skipped. */
 export const HAS_PYTHON = existsSync(join(BIN, "interleaf"));
-const PATIENCE = 120_000;
+export const PATIENCE = 120_000;
 
 /** What Python code answers: it finds `given` and sets `answer`. */
 export function askPython<T>(code: string, given: unknown): T {
