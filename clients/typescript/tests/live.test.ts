@@ -18,7 +18,7 @@ describe.runIf(HAS_PYTHON)("with a real service", () => {
   beforeAll(async () => {
     service = await Service.start();
     client = new Client(service.url, PATIENT);
-  }, 120_000);
+  });
 
   afterAll(async () => {
     await client.close();
