@@ -171,11 +171,13 @@ class LogWriter:
         grades: Sequence[int | None] | None = None,
         latency: Sequence[float | None] | None = None,
         fallback_reason: str | None = None,
+        epoch: int | None = None,
         rankings: bool = False,
     ) -> str:
         """Append a list that was shown; returns the impression's id, new unless it is given. The default time is now.
 
-        Lists of `one_list` are not interleaved: their arm is the ranker whose list was shown.
+        Lists of `one_list` are not interleaved: their arm is the ranker whose list was shown. `epoch` is the number of
+        the epoch, if you choose the best of many rankers and each list mixes some of them.
 
         With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
         `captions`, `characters` and `grades` are of `shown.documents`.
@@ -183,7 +185,7 @@ class LogWriter:
         about = {"unit": unit, "session": session, "query": query, "arm": _arm(arm, shown), "page": page}
         more = {"captions": captions, "characters": characters, "grades": grades, "latency": latency}
         name = secrets.token_hex(16) if impression is None else _name("impression", impression)
-        rest = {"attributes": attributes, "fallback_reason": fallback_reason}
+        rest = {"attributes": attributes, "fallback_reason": fallback_reason, "epoch": epoch}
         self._append(name, shown, rankings, time, about | more | rest)
         return name
 
