@@ -42,6 +42,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
             characters=[812, None, 40],
             latency=[1.5, None],
             fallback_reason="none",
+            epoch=7,
             rankings=True,
         )
         event = writer.event(name, rank=2, dwell=1.5, time="2026-11-15T12:00:05Z")
@@ -55,7 +56,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
     said = {"experiment": "example", "version": 3, "impression": name, "time": NOON, "unit": "ユーザー", "page": 2}
     said |= {"session": "s-1", "query": 'say "{hello}"\n', "arm": "interleaved", "fallback_reason": "none"}
     said |= {"attributes": [("device", "phone")], "grades": [1, None, 0], "latency": [1.5, None]}
-    said |= {"characters": [812, None, 40]}
+    said |= {"characters": [812, None, 40], "epoch": 7}
     assert {name: first[name] for name in said} == said
     assert [caption and caption["title"] for caption in first["captions"]] == ["t", None, None]
     assert [
@@ -65,7 +66,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
         (event, "click", 2, NOON + timedelta(seconds=5), 1.5, None),
     ]
     assert (second["impression"], second["arm"], second["time"]) == ("i-2", "holdout", NOON - timedelta(days=1))
-    assert second["rankings"] is None
+    assert (second["rankings"], second["epoch"]) == (None, None)
     assert len(name) == len(event) == 32
 
 
@@ -96,6 +97,7 @@ def test_a_list_that_something_else_composed_has_no_key(tmp_path: Path) -> None:
         (lambda writer: writer.impression(SHOWN, query="\ud800"), "text that is not Unicode"),
         (lambda writer: writer.impression(SHOWN, attributes={"age": 7}), "'attributes': 7 is not a text"),
         (lambda writer: writer.impression(SHOWN, arm=None), "arm is None; give a text"),
+        (lambda writer: writer.impression(SHOWN, epoch="first"), "cannot be logged: 'epoch': 'first' is"),
     ],
 )
 def test_what_cannot_be_logged_is_refused_and_leaves_no_trace(tmp_path: Path, call: Any, words: str) -> None:

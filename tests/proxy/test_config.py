@@ -57,7 +57,7 @@ def test_all_errors_are_listed_with_line_key_and_remedy() -> None:
     starts = [
         "proxy.toml, line 18: extra: there is no such section",
         "proxy.toml, line 2: upstream.engine is 'sphinx': give 'opensearch', 'elasticsearch' or 'solr'",
-        "proxy.toml, line 3: upstream.url is 'http://user:secret@127.0.0.1:9200': leave name and password out",
+        "proxy.toml, line 3: upstream.url is 'http://***127.0.0.1:9200': leave name and password out",
         "proxy.toml, line 8: experiment.share is 2: give a number from 0.0001 to 1",
         "proxy.toml, line 12: requests.dept: there is no such key",
         "proxy.toml, line 11: requests.paths is ['products']: 'products' is not a path",

@@ -18,7 +18,7 @@ import pytest
 
 import interleaf
 from interleaf.clicks import named, scale_of
-from interleaf.client import Client
+from interleaf.client import Client, clients
 from interleaf.experiment import Experiment
 from interleaf.experiment.choose import epoch_at, epoch_start
 from interleaf.experiment.epochs import EpochPlan
@@ -285,6 +285,29 @@ def test_the_client_runs_the_control_while_the_service_is_away(tmp_path: Path) -
         assert away.choose("shoes", unit="user-1", control="r3").rankers == ("r3",)
         answer = away.interleave("shoes", {"r3": ranking("r3")}, unit="user-1", query="q", k=5)
         assert (answer.documents, answer.impression) == (ranking("r3")[:5], None)
+
+
+def test_the_client_logs_once_a_minute_that_an_experiment_does_not_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "store.sqlite")
+    with listening(create_app(store)) as address, Client(address, timeout=20) as client:
+
+        def search(experiment: str) -> None:
+            client.choose(experiment, unit="user-1", control="r2")
+            client.interleave(experiment, {"r2": ranking("r2")}, unit="user-1", query="q")
+
+        said = "(logged once a minute): the experiment is draft"
+        for name in ("shoes", "hats"):
+            client.call("POST", "/v1/experiments", {"name": name, "rankers": RANKERS, "mode": "choose"})
+            for _ in range(20):
+                search(name)
+            assert caplog.text.count(f"experiment '{name}': the control is run {said}") == 1
+        assert len([one for one in caplog.records if one.name == "interleaf.client"]) == 2
+        monkeypatch.setattr(clients, "WARN_AGAIN", 0.0)
+        search("shoes")
+        assert caplog.text.count(f"experiment 'shoes': the control is run {said}") == 2
+    store.close()
 
 
 def make_searches() -> Any:

@@ -15,7 +15,7 @@ export interface ChooseRequest {
   unit: string;
 }
 
-/** The rankers to run for this user now, whose rankings the next request for a list needs. `epoch`: until when they stay the same; null if the experiment does not choose among many rankers, or if there is no plan: then only the control is run. */
+/** The rankers to run for this user now, whose rankings the next request for a list needs. `epoch`: the number of the epoch, at whose end they may change; null if the experiment does not choose among many rankers, or if there is no plan: then only the control is run. */
 export interface ChooseResponse {
   rankers: string[];
   arm: string;

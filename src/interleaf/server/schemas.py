@@ -119,8 +119,8 @@ class ChooseRequest(Struct, forbid_unknown_fields=True):
 class ChooseResponse(Struct):
     """The rankers to run for this user now, whose rankings the next request for a list needs.
 
-    `epoch`: until when they stay the same; null if the experiment does not choose among many rankers, or if there is
-    no plan: then only the control is run.
+    `epoch`: the number of the epoch, at whose end they may change; null if the experiment does not choose among many
+    rankers, or if there is no plan: then only the control is run.
     """
 
     rankers: list[str]
