@@ -141,6 +141,49 @@ def test_a_page_is_not_joined_to_a_list_that_has_changed(engine: StubEngine, tmp
     assert first.note["impression"] != second.note["impression"]
 
 
+OF_THE_PAGE: list[tuple[dict[str, Any], str]] = [  # what one request for a page has, and another one does not
+    ({"suggest": {"s": {}}}, ""),
+    ({"highlight": {"fields": {"title": {}}}, "aggs": {"a": {}}}, ""),
+    ({"_source": ["title"], "fields": ["price"], "track_total_hits": False}, "request_cache=true"),
+    ({"sort": ["_score"], "ext": {"ubi": {"query_id": "q"}}}, "_source_includes=title&track_total_hits=true"),
+]
+
+
+@pytest.mark.parametrize(("fields", "query"), OF_THE_PAGE)
+def test_pages_of_one_search_may_ask_for_different_sections(
+    engine: StubEngine, tmp_path: Path, fields: dict[str, Any], query: str
+) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        body = {"query": {"match": {"title": "shoes"}}}  # its text is not where the configuration says
+        pages = [
+            proxy.search(body | fields, path=f"/products/_search?{query}"),
+            proxy.search(body | {"from": 10}),
+            proxy.search(body | {"from": 20} | fields),
+        ]
+    shown = [name for page in pages for name in page.ids]
+    assert len(shown) == len(set(shown)) == 30
+    (row,) = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    assert (row["documents"], row["page"]) == (shown, 3)
+
+
+def test_searches_that_rank_in_another_way_are_other_searches(proxy: RunningProxy) -> None:
+    searches = [proxy.search(), proxy.search(BODY | {"min_score": 1}), proxy.search(BODY | {"post_filter": {}})]
+    assert len({one.note["impression"] for one in searches}) == 3
+
+
+def test_a_list_that_grows_with_its_size_is_one_impression(engine: StubEngine, tmp_path: Path) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        replies = [proxy.search(BODY | {"size": size}) for size in (10, 20, 20, 40, 10)]
+        other = proxy.search(BODY | {"size": 25})
+    longest = replies[3].ids
+    assert [reply.ids for reply in replies] == [longest[: len(reply.ids)] for reply in replies]
+    assert len({reply.note["impression"] for reply in replies}) == 1
+    rows = {row["impression"]: row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()}
+    first, second = (rows[one.note["impression"]] for one in (replies[0], other))
+    assert (first["documents"], first["page"]) == (longest, 4)
+    assert second["documents"] == other.ids == longest[:25]  # 25 are not whole pages of 10
+
+
 BYPASSED: list[tuple[str, dict[str, Any], str]] = [
     ("sort", {"sort": [{"price": "asc"}]}, ""),
     ("sort", {"sort": ["_score", {"price": "asc"}]}, ""),

@@ -89,6 +89,31 @@ def test_solr_s_impressions_are_in_the_log(engine: StubEngine, tmp_path: Path) -
     assert (row["documents"], row["query"]) == ([name for page in pages for name in page.ids], "shoes")
 
 
+OF_THE_PAGE = [  # what one request for a page has, and another one does not
+    {"facet": "true", "facet__field": "colour", "f__colour__facet__limit": "5"},
+    {"hl": "true", "hl__fl": "title", "_": "1700000000"},
+    {"fl": "id", "wt": "json", "sort": "score desc", "indent": "true", "echoParams": "none"},
+]
+
+
+@pytest.mark.parametrize("parameters", OF_THE_PAGE)
+def test_pages_of_one_search_of_solr_may_ask_for_different_sections(
+    engine: StubEngine, tmp_path: Path, parameters: dict[str, str]
+) -> None:
+    with running_proxy(engine.url, tmp_path, **SOLR) as proxy:
+        pages = [select(proxy, q="", **parameters), select(proxy, q="", start="10"), select(proxy, q="", rows="30")]
+    shown = [name for page in pages[:2] for name in page.ids]
+    assert pages[2].ids[:20] == shown
+    assert len(set(pages[2].ids)) == 30
+    (row,) = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    assert (row["documents"], row["page"]) == (pages[2].ids, 3)
+
+
+def test_searches_of_solr_that_rank_in_another_way_are_other_searches(solr: RunningProxy) -> None:
+    searches = [select(solr), select(solr, fq="a"), select(solr, f__name__qf="title"), select(solr, bq="a")]
+    assert len({one.note["impression"] for one in searches}) == 4
+
+
 BYPASSED = [
     ("sort", {"sort": "price asc"}),
     ("sort", {"sort": "score desc, price asc"}),

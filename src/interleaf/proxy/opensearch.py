@@ -50,6 +50,13 @@ MSEARCH_LINE = {
 }
 MSEARCH_URL = {"typed_keys", "rest_total_hits_as_int", "pretty", "human", "error_trace"}
 CONTROL_ONLY = ("aggs", "aggregations", "suggest")  # what only the control's answer is used for
+# Fields of the body and URL parameters that do not change the order of hits: pages of one search may differ in them.
+NOT_OF_THE_ORDER = {
+    *("from", "size", "aggs", "aggregations", "suggest", "highlight", "ext", "sort", "explain", "profile", "stats"),
+    *("fields", "stored_fields", "docvalue_fields", "script_fields", "version", "seq_no_primary_term"),
+    *("_source", "_source_includes", "_source_excludes", "track_scores", "track_total_hits", "rest_total_hits_as_int"),
+    *("typed_keys", "pretty", "human", "error_trace", "format", "request_cache"),
+}
 NOT_OF_A_RANKER = {b"content-length", b"content-encoding", b"accept-encoding", b"range", b"if-none-match"}
 
 
@@ -82,8 +89,8 @@ class OpenSearchSearch:
         self._check_fields()
         self._check_sort()
         self.window = self._read_window()
-        kept = {name: value for name, value in self.body.items() if name not in ("from", "aggs", "aggregations", "ext")}
-        pairs = [pair for pair in self._parameters if pair[0] != "from"]
+        kept = {name: value for name, value in self.body.items() if name not in NOT_OF_THE_ORDER}
+        pairs = [pair for pair in self._parameters if pair[0] not in NOT_OF_THE_ORDER]
         self.digest = digest_of(incoming.path, pairs, kept)
         text = find_value(self.body, section.query) if section.query else None
         text = incoming.parameter("q") if text is None else text

@@ -19,7 +19,7 @@ from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import ProxyConfig
 from interleaf.proxy.fan_out import FanOut, FanOutResult
 from interleaf.proxy.recorders import RecordDetails, Recorder, Running
-from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, holds
+from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, ResultPage, holds
 from interleaf.proxy.served_lists import ServedLists
 from interleaf.proxy.tokens import Signer
 
@@ -118,7 +118,7 @@ class Searches:
 
     def _mix(self, search: ParsedSearch, running: Running, incoming: Incoming, result: FanOutResult) -> Mixed:
         """Compose the list as the clients and the service do: the same user and query get the same list."""
-        depth, window = self.config.requests.depth, search.window
+        depth, window, method = self.config.requests.depth, search.window, running.settings.chosen.method
         found = {name: answer.ids for name, answer in result.answers.items()}
         for name, ids in list(found.items()):
             if len(set(ids)) < len(ids):
@@ -127,8 +127,8 @@ class Searches:
                 result.failures[name] = FailureCode.REPEATED_DOCUMENT
                 del found[name], result.answers[name]
         rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
-        aligned = not window.first % window.size and window.first // window.size < limits.MAX_PAGE
-        k, page = (window.size, window.first // window.size + 1) if aligned else (window.first + window.size, 1)
+        served = self.lists.find(_key_of(search, incoming))
+        k, page = _divide(window, None if served is None or method.depends_on_k else served.size)
         request = Request(secrets.token_hex(16), incoming.unit, _clean_query(search.query), rankings, k, page)
         try:
             shown = show(running.settings, running.version, request)
@@ -149,20 +149,21 @@ class Searches:
     ) -> tuple[str | None, Callable[[], bool]]:
         """The impression that the page belongs to (None: it is not logged), and a function that remembers the list.
 
-        The function says whether there is something to record. A further page belongs to the impression of the first
-        one, if that was shown lately and with the same documents. Else the list so far is an impression of its own.
+        The function says whether there is something to record. A further page, or a longer one, belongs to the
+        impression of the first one, if that was shown lately and with the same documents. Else the list so far is an
+        impression of its own.
         """
         noted, window, request = mixed.shown.noted, search.window, mixed.request
         assert isinstance(noted, Noted)
         documents = [str(document) for document in noted.drawn.documents]
         if window.first >= len(documents):  # only results that belong to no ranker
             return None, lambda: False
-        key = search.digest + (incoming.unit or "").encode()
+        key = _key_of(search, incoming)
         query_keys: list[bytes | str] = [f"query {query_id}"] if query_id else []
         served = self.lists.find(key)
-        if served is not None and served.size == window.size:
+        if served is not None and served.size == request.k:
             is_repeat = self.lists.is_repeat(served, window.first, documents[window.first :])
-            if is_repeat or (request.page > 1 and served.documents == documents[: window.first]):
+            if is_repeat or self.lists.is_continued(served, window.first, documents):
                 request.impression = noted.about["impression"] = served.impression
                 return served.impression, partial(self.lists.extend, query_keys, served, documents)
         if request.page > 1:
@@ -184,6 +185,26 @@ class Searches:
         if impression is None:
             return {"experiment": name, "impression": None, "token": None}
         return {"experiment": name, "impression": impression, "token": self.signer.sign("token", impression)}
+
+
+def _key_of(search: ParsedSearch, incoming: Incoming) -> bytes:
+    """What the lists of one search of one user have in common."""
+    return search.digest + (incoming.unit or "").encode()
+
+
+def _divide(window: ResultPage, served_size: int | None) -> tuple[int, int]:
+    """The size and the number of the last page if a part of a list is whole pages; else all results up to its end.
+
+    Pages have the size of the list that was served, because people who want more may ask for a longer page.
+
+    >>> _divide(ResultPage(20, 10), None), _divide(ResultPage(0, 30), 10), _divide(ResultPage(5, 10), 10)
+    ((10, 3), (10, 3), (15, 1))
+    """
+    end = window.first + window.size
+    for size in (served_size, window.size):
+        if size and not window.first % size and not end % size and end // size <= limits.MAX_PAGE:
+            return size, end // size
+    return end, 1
 
 
 def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -45,6 +46,12 @@ BYPASS_FLAGS = {
 }
 # What only the control's answer is used for, and what switches it off for the other rankers.
 CONTROL_ONLY = {"facet": ["false"], "stats": ["false"], "spellcheck": ["false"], "json.facet": []}
+# Parameters that do not change the order of documents, with all that begin with their names and a dot: pages of one
+# search may differ in them. Some belong to a field, such as `f.brand.facet.limit`; `_` is a random number of browsers.
+NOT_OF_THE_ORDER = re.compile(
+    r"(f\..+\.)?(facet|hl|stats|spellcheck|mlt|terms|debug)(\..*)?|json\.(facet|nl)|"
+    "start|rows|fl|wt|sort|indent|version|omitHeader|echoParams|debugQuery|explainOther|query_id|ubi|_"
+).fullmatch
 _decode_raw = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_documents = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 _encode = msgspec.json.Encoder().encode
@@ -71,7 +78,7 @@ class SolrSearch:
             one for name, value in self._parameters if name == "fl" for one in value.replace(",", " ").split()
         ]
         self._adds_id = bool(self._fields) and not {self._id, "*"} & set(self._fields)
-        self.digest = digest_of(incoming.path, [pair for pair in self._parameters if pair[0] not in ("start", "wt")])
+        self.digest = digest_of(incoming.path, [pair for pair in self._parameters if not NOT_OF_THE_ORDER(pair[0])])
         self.query = self._first("q") or self.digest.hex()
 
     def _first(self, name: str) -> str | None:
