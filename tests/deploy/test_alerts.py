@@ -99,7 +99,7 @@ CASES: dict[str, tuple[str, *tuple[Series, ...]]] = {
         "1h",
         proxy(fallbacks="_x120", shown="_x120") | bypassed("sort"),
         proxy(shown="0+1x120") | bypassed("sort"),
-        proxy(shown="100x120") | bypassed("not_running") | bypassed("outside") | bypassed("no_search"),
+        proxy(shown="100x120") | bypassed("not_running") | bypassed("outside"),
     ),
     "InterleafProxySlowRanker": ("1h", answers("0+989x120"), answers("0+990x120")),
     "InterleafProxyServiceAway": (

@@ -26,7 +26,7 @@ from interleaf.proxy.passthrough import (
     run_until_disconnect,
 )
 from interleaf.proxy.recorders import LogRecorder, Recorder
-from interleaf.proxy.search import Built, Searches
+from interleaf.proxy.search import Accepted, Built, Searches
 from interleaf.proxy.search_requests import Incoming, RawHeaders, decompress, is_selected
 from interleaf.proxy.served_lists import ServedLists
 from interleaf.proxy.service_recorder import ServiceRecorder
@@ -140,10 +140,14 @@ class ProxyApp:
             log.exception("a search could not be interleaved; the caller gets the engine's answer")
             await self._pass(BYPASSED, exchange)
         else:
+            if built is None:
+                await self._pass(PASSED, exchange)
+                return
             await self._send_built(built, exchange.send, more)
             self.metrics.count_request(INTERLEAVED, 200, exchange.seconds)
 
-    async def _build(self, incoming: Incoming, body: BodyReader) -> Built:
+    async def _build(self, incoming: Incoming, body: BodyReader) -> Built | None:
+        """The answer to the caller, after its lists are recorded; None if no search of an `_msearch` is selected."""
         raw = await body.read(self.config.proxy.max_body)
         if raw is None:
             raise BypassError(BypassCode.BODY_TOO_LARGE)
@@ -152,18 +156,25 @@ class ProxyApp:
             raise BypassError(BypassCode.NOT_JSON)
         incoming.plain = plain
         if incoming.path.endswith(MULTI_SEARCH):
-            searches = MultiSearch(incoming)
-            return await searches.answer(self._fan_out, self._selected, self._build_one, self._count_bypass)
-        return await self._build_one(incoming)
+            searches = MultiSearch(incoming, self._fan_out, self._count_bypass)
+            built = await searches.answer(self._selected, self.searches.accept, self._answer_search)
+        else:
+            built = await self._answer_search(self.searches.accept(incoming))
+        if built is not None:
+            built.record()
+        return built
 
-    async def _build_one(self, incoming: Incoming) -> Built:
-        built = await self.searches.answer(incoming)
+    async def _answer_search(self, accepted: Accepted) -> Built:
+        built = await self.searches.answer(accepted)
+        return built._replace(record=partial(self._record, built))
+
+    def _record(self, built: Built) -> None:
         self.metrics.count_list(built.arm)
         for ranker, code in built.result.failures.items():
             self._count_failure(code, f"ranker {ranker}: {code.text}", ranker)
         for ranker, answer in built.result.answers.items():
             self.metrics.time_ranker(ranker, answer.seconds)
-        return built
+        built.record()
 
     def _count_bypass(self, problem: BypassError) -> None:
         if isinstance(problem.code, BypassCode):

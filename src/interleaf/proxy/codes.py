@@ -26,7 +26,6 @@ class BypassCode(Code):
     NOT_JSON = "not_json", "the request or the wanted answer is not JSON, or is malformed"
     NOT_UNDERSTOOD = "not_understood", "a field of the request has a value that the proxy does not understand"
     BODY_TOO_LARGE = "body_too_large", "the body of the request is larger than `max_body`"
-    NO_SEARCH = "no_search", "no search of a request to `_msearch` is interleaved"
     CONDITION = "condition", "a condition of the configuration does not hold"
     NO_UNIT = "no_unit", "the request has no user id"
     OUTSIDE = "outside", "this user does not take part in the experiment"

@@ -26,14 +26,26 @@ from interleaf.proxy.tokens import Signer
 Parse = Callable[[Incoming], ParsedSearch]
 
 
+class Accepted(NamedTuple):
+    """A search that takes part, and the experiment as it is now."""
+
+    search: ParsedSearch
+    running: Running
+    incoming: Incoming
+
+
 class Built(NamedTuple):
-    """The answer to a search, the headers of the engine's answer, and the impression, if the list is logged."""
+    """The answer to a search, the headers of the engine's answer, and the impression, if the list is logged.
+
+    Call `record` when the caller gets the answer: it writes down the list.
+    """
 
     body: bytes
     headers: Any
     impression: str | None
     result: FanOutResult
     arm: str
+    record: Callable[[], None]
 
 
 @dataclass
@@ -58,11 +70,16 @@ class Searches:
     lists: ServedLists
     signer: Signer
 
-    async def answer(self, incoming: Incoming) -> Built:
-        """The interleaved answer; raises BypassError if the caller gets the engine's own."""
+    def accept(self, incoming: Incoming) -> Accepted:
+        """Read a search; raises BypassError if it does not take part, so that the caller gets the engine's answer."""
         running = self._find_experiment(incoming)
         search = self.parse(incoming)
         self._check(search, running, incoming)
+        return Accepted(search, running, incoming)
+
+    async def answer(self, accepted: Accepted) -> Built:
+        """The interleaved answer; raises BypassError if the caller gets the engine's own."""
+        search, running, incoming = accepted
         requests = self._make_requests(search)
         result = await self.fan_out.ask(search, requests, self.config.control)
         mixed = self._mix(search, running, incoming, result)
@@ -72,9 +89,12 @@ class Searches:
         if impression is not None and self.config.clicks.link is not None:
             page.link_of = partial(make_link, self.signer, impression)
         body = search.build(self.config.control, result.answers, page)
-        if remember():  # only now: the caller gets this list
-            self._send(mixed, running, incoming, result)
-        return Built(body, control.headers, impression, result, mixed.shown.arm)
+
+        def record() -> None:
+            if remember():
+                self._send(mixed, running, incoming, result)
+
+        return Built(body, control.headers, impression, result, mixed.shown.arm, record)
 
     def _find_experiment(self, incoming: Incoming) -> Running:
         """The running experiment of this user."""
