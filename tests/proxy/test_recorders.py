@@ -18,7 +18,7 @@ from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
 from interleaf.store import open_store
-from tests.support.proxies import BODY, Reply, RunningProxy, running_proxy
+from tests.support.proxies import BODY, PATCH, Reply, RunningProxy, running_proxy
 from tests.support.services import listening
 from tests.support.stand_in import until
 from tests.support.stub_engine import OLD, StubEngine
@@ -88,13 +88,23 @@ def test_search_goes_on_while_the_service_is_away(engine: StubEngine, tmp_path: 
     store.close()
 
 
-@pytest.mark.parametrize("settings", [{"rankers": ["production", "other"]}, {"control": "candidate"}])
-def test_rankers_or_a_control_that_the_service_does_not_have(
+UNFIT: list[dict[str, Any]] = [
+    {"rankers": ["production", "other"]},
+    {"control": "candidate"},
+    {"mode": "choose", "rankers": ["production", "candidate", "third"]},
+]
+
+
+@pytest.mark.parametrize("settings", UNFIT)
+def test_an_experiment_of_the_service_that_the_proxy_cannot_run(
     engine: StubEngine, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     with ExitStack() as stack:
+        third = '\n[[rankers]]\nname = "third"' if "third" in settings.get("rankers", ()) else ""
         url, _ = stack.enter_context(service(tmp_path, **settings))
-        proxy = stack.enter_context(running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"'))
+        proxy = stack.enter_context(
+            running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"', candidate=PATCH + third)
+        )
         wait_for_settings(proxy)
         assert proxy.search().ids == OLD[:10]
         assert proxy.failures == {"configuration": 1}

@@ -18,7 +18,7 @@ class BypassCode(Code):
     EXPLAIN = "explain", "the caller asks for explanations, a profile or debug output of the engine's scores"
     SLICE = "slice", "the caller reads one slice of the results"
     NO_HITS = "no_hits", "the caller asks for no hits, only for counts or facets"
-    NO_RESULTS = "no_results", "no ranker found a document"
+    NO_RESULTS = "no_results", "the control found no document"
     PAGE_TOO_LARGE = "page_too_large", "the caller asks for more hits than an interleaved page can have"
     PAGE_TOO_FAR = "page_too_far", "the page is beyond `max_rank`"
     WHOLE_LISTS = "whole_lists", "a further page, but the method of the experiment draws its lists as a whole"

@@ -146,6 +146,8 @@ class Searches:
                     raise BypassError(FailureCode.REPEATED_DOCUMENT)
                 result.failures[name] = FailureCode.REPEATED_DOCUMENT
                 del found[name], result.answers[name]
+        if not found[self.config.control]:  # its total and facets say that there is nothing: no other hits fit
+            raise BypassError(BypassCode.NO_RESULTS)
         rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
         served = self.lists.find(_key_of(search, incoming))
         k, page = _divide(window, None if served is None or method.depends_on_k else served.size)
@@ -155,7 +157,8 @@ class Searches:
         except InterleafError as problem:
             raise BypassError(FailureCode.CONFIGURATION, str(problem)) from problem
         if not isinstance(shown.noted, Noted):
-            raise BypassError(BypassCode.NO_RESULTS)
+            detail = "the service chooses among its rankers, which the proxy cannot; compare them"
+            raise BypassError(FailureCode.CONFIGURATION, detail)
         whole = [str(document) for document in shown.noted.drawn.documents]
         mixed = _count_mixed(shown.arm, rankings, self.config.control)
         end = window.first + window.size
@@ -237,7 +240,7 @@ def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: st
     """
     if arm == INTERLEAVED:
         return len(set().union(*(ids for ids in rankings.values() if ids)))
-    return len(rankings.get(arm) or rankings[control] or next(filter(None, rankings.values()), []))
+    return len(rankings.get(arm) or rankings[control] or ())
 
 
 def _clean_query(text: str) -> str:
