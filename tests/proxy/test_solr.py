@@ -59,7 +59,8 @@ def test_rankers_get_the_caller_s_parameters_with_their_changes(solr: RunningPro
     control, candidate = sorted((one.parameters for one in engine.asked), key=lambda one: one["qf"])
     shared = {"q": ["shoes"], "fq": ["a", "b"], "start": ["0"], "rows": ["50"], "wt": ["json"]}
     assert control == {**shared, "qf": ["title"], "facet": ["true"], "json.facet": ["{}"]}
-    assert candidate == {**shared, "qf": ["title^3"], "facet": ["false"], "stats": ["false"], "spellcheck": ["false"]}
+    switched_off = {name: ["false"] for name in ("facet", "stats", "spellcheck", "ubi")}
+    assert candidate == {**shared, "qf": ["title^3"], **switched_off}
     assert {one.header("authorization") for one in engine.asked} == {"Basic abc"}
 
 

@@ -103,6 +103,8 @@ class StubEngine:
             await asyncio.sleep(self.delay(asked_body))
             status, answer = self.search(asked.path.split("/")[1], asked_body, asked.parameters)
             body = json.dumps(answer).encode()
+        elif asked.path.endswith("/_bulk"):
+            body = json.dumps(self.store(asked.body)).encode()
         elif asked.path.rstrip("/").endswith("/select"):
             form = asked.header("content-type") == "application/x-www-form-urlencoded"
             parameters = asked.parameters | (parse_qs(asked.body.decode(), keep_blank_values=True) if form else {})
@@ -153,6 +155,16 @@ class StubEngine:
         if "suggest" in body:
             answer["suggest"] = {"words": [{"text": "shoo", "options": [{"text": "shoe"}]}]}
         return 200, answer
+
+    def store(self, body: bytes) -> dict[str, Any]:
+        """The answer to a bulk request; documents with the word "refused" are refused."""
+        items = list[dict[str, Any]]()
+        lines = iter(body.splitlines())
+        for line in lines:
+            ((action, about),) = json.loads(line).items()
+            status = 400 if action != "delete" and b"refused" in next(lines) else 201
+            items.append({action: {"_index": about.get("_index"), "status": status}})
+        return {"took": 1, "errors": b"refused" in body, "items": items}
 
     def select(self, path: str, parameters: dict[str, list[str]]) -> dict[str, Any]:
         """The answer of Solr."""

@@ -17,6 +17,7 @@ from interleaf.proxy.multi_search import END as MULTI_SEARCH, MultiSearch
 from interleaf.proxy.own_pages import PREFIX, OwnPages
 from interleaf.proxy.parsers import parser_of
 from interleaf.proxy.passthrough import (
+    AnswerCopy,
     BodyReader,
     CallerGoneError,
     Exchange,
@@ -114,10 +115,14 @@ class ProxyApp:
         """Pass records of UBI through; read their events if the engine has stored them."""
         incoming, max_body = exchange.incoming, self.config.proxy.max_body
         raw = await exchange.body.read(max_body)
+        exchange.send = copy = AnswerCopy(exchange.send, self.config.upstream.max_answer)
         status = await run_until_disconnect(self._pass(PASSED, exchange), exchange.body)
+        if not 200 <= status < 300:
+            return
         plain = None if raw is None else decompress(raw, incoming.header(b"content-encoding"), max_body)
-        if plain is not None and 200 <= status < 300:
-            self._events.take_ubi(plain)
+        is_known = plain is not None and self._events.take_ubi(incoming.path, plain, copy.read())
+        if not is_known and self._events.may_have_ubi(incoming, exchange.body.begun):
+            self._count_failure(FailureCode.EVENTS_NOT_READ, FailureCode.EVENTS_NOT_READ.text)
 
     async def _search(self, exchange: Exchange) -> None:
         """Answer a search that the configuration selects."""

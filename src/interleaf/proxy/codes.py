@@ -33,7 +33,7 @@ class BypassCode(Code):
 
 
 class FailureCode(Code):
-    """What went wrong with a search; people get the control's answer."""
+    """What went wrong with a search, an impression or an event; people get an answer of the engine."""
 
     CONTROL_FAILED = "control_failed", "the engine answered the control's search with an error, or not at all"
     RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error"
@@ -46,6 +46,11 @@ class FailureCode(Code):
     REPEATED_DOCUMENT = "repeated_document", "a ranking has a document twice, such as one id in two indexes"
     CONFIGURATION = "configuration", "the settings of the service and the proxy do not fit, such as unknown rankers"
     NOT_RECORDED = "not_recorded", "an impression or an event could not be written down, because too many wait"
+    EVENTS_NOT_READ = (
+        "events_not_read",
+        "a request that may have events of UBI is larger than `max_body`, or the answer does not say what is stored: "
+        "none of its events is counted",
+    )
     INTERNAL = "internal", "an unexpected error of the proxy; its log has the details"
 
 

@@ -135,6 +135,8 @@ class OpenSearchSearch:
             body = merge_patch(self.body, ranker.patch) | {"from": 0, "size": size}
             if not is_control:
                 body = {name: value for name, value in body.items() if name not in CONTROL_ONLY}
+                if find_value(body, ("ext", "ubi")) is not None:  # the engine would write down one search several times
+                    body = merge_patch(body, {"ext": {"ubi": None}})
                 body["track_total_hits"] = False
         target = path.encode("latin-1") + (b"?" + write_pairs(pairs) if pairs else b"")
         return EngineRequest(b"POST", target, self._headers("json"), _encode(body))

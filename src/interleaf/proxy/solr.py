@@ -45,7 +45,7 @@ BYPASS_FLAGS = {
     "stream.body": BypassCode.NOT_UNDERSTOOD,
 }
 # What only the control's answer is used for, and what switches it off for the other rankers.
-CONTROL_ONLY = {"facet": ["false"], "stats": ["false"], "spellcheck": ["false"], "json.facet": []}
+CONTROL_ONLY = {"facet": ["false"], "stats": ["false"], "spellcheck": ["false"], "ubi": ["false"], "json.facet": []}
 # Parameters that do not change the order of documents, with all that begin with their names and a dot: pages of one
 # search may differ in them. Some belong to a field, such as `f.brand.facet.limit`; `_` is a random number of browsers.
 NOT_OF_THE_ORDER = re.compile(
