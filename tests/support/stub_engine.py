@@ -34,6 +34,11 @@ class Asked:
     def parameters(self) -> dict[str, list[str]]:
         return parse_qs(urlsplit(self.target).query, keep_blank_values=True)
 
+    @property
+    def is_for_defaults(self) -> bool:
+        """Whether the proxy asks which parameters Solr adds."""
+        return self.parameters.keys() >= {"echoParams", "omitHeader"} and "q" not in self.parameters
+
     def header(self, name: str) -> str | None:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
@@ -58,6 +63,7 @@ class StubEngine:
     coding: str = ""  # of answers
     is_chunked: bool = False
     takes_msearch: bool = True
+    defaults: dict[str, Any] = field(default_factory=dict)  # parameters that Solr adds
     connections: int = 0
 
     @property
@@ -109,7 +115,11 @@ class StubEngine:
             form = asked.header("content-type") == "application/x-www-form-urlencoded"
             parameters = asked.parameters | (parse_qs(asked.body.decode(), keep_blank_values=True) if form else {})
             await asyncio.sleep(self.delay({"parameters": parameters}))
-            body = json.dumps(self.select(asked.path, parameters)).encode()
+            if asked.is_for_defaults:
+                header = {"status": 0, "params": parameters | self.defaults}
+                body = json.dumps({"responseHeader": header}).encode()
+            else:
+                body = json.dumps(self.select(asked.path, parameters)).encode()
         else:
             status, body = 200, b'{"echo":' + json.dumps([asked.method, asked.target]).encode() + b"}"
         await send(self.response(asked, status, body, kind))

@@ -164,7 +164,7 @@ class ProxyApp:
             searches = MultiSearch(incoming, self._fan_out, self._count_bypass)
             built = await searches.answer(self._selected, self.searches.accept, self._answer_search)
         else:
-            built = await self._answer_search(self.searches.accept(incoming))
+            built = await self._answer_search(await self.searches.accept(incoming))
         if built is not None:
             built.record()
         return built

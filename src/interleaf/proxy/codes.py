@@ -25,6 +25,7 @@ class BypassCode(Code):
     FILTER_PATH = "filter_path", "the caller asks for parts of the answer only"
     NOT_JSON = "not_json", "the request or the wanted answer is not JSON, or is malformed"
     NOT_UNDERSTOOD = "not_understood", "a field of the request has a value that the proxy does not understand"
+    UNKNOWN_DEFAULTS = "unknown_defaults", "Solr does not say which parameters its request handler adds"
     BODY_TOO_LARGE = "body_too_large", "the body of the request is larger than `max_body`"
     CONDITION = "condition", "a condition of the configuration does not hold"
     NO_UNIT = "no_unit", "the request has no user id"

@@ -120,11 +120,13 @@ class FanOut:
         answer.headers, answer.seconds = headers, time.monotonic() - began
         return answer
 
-    async def send(self, request: EngineRequest) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        """The body of a successful answer, and its headers."""
+    async def send(
+        self, request: EngineRequest, statuses: tuple[int, ...] = (200,)
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """The body of an answer with one of these statuses, and its headers."""
         answer = await self._upstream.send(request.method, request.target, request.headers, request.body, again=True)
         try:
-            if answer.status != 200:
+            if answer.status not in statuses:
                 raise BypassError(FailureCode.RANKER_FAILED)
             body = await answer.read(self._max_answer)
         finally:

@@ -79,11 +79,11 @@ class MultiSearch:
     async def answer(
         self,
         is_selected: Callable[[str, str], bool],
-        accept: Callable[[Incoming], Accepted],
+        accept: Callable[[Incoming], Awaitable[Accepted]],
         build: Callable[[Accepted], Awaitable[Built]],
     ) -> Built | None:
         """The answer to the whole request; None if no search is selected, BypassError if none can be interleaved."""
-        accepted, problems = self._accept(self.searches(is_selected), accept)
+        accepted, problems = await self._accept(self.searches(is_selected), accept)
         others = [place for place in range(len(self._pairs)) if place not in accepted]
         asked = [self._ask_engine(others), *map(build, accepted.values())] if accepted else []
         outcomes: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
@@ -106,14 +106,14 @@ class MultiSearch:
         late = await self._ask_engine([place for place in accepted if place not in built])
         return self._join(built, outcomes[0], late)
 
-    def _accept(
-        self, selected: dict[int, Incoming], accept: Callable[[Incoming], Accepted]
+    async def _accept(
+        self, selected: dict[int, Incoming], accept: Callable[[Incoming], Awaitable[Accepted]]
     ) -> tuple[dict[int, Accepted], list[BypassError]]:
         """The selected searches that take part, and why the others do not."""
         accepted, problems = dict[int, Accepted](), list[BypassError]()
         for place, one in selected.items():
             try:
-                accepted[place] = accept(one)
+                accepted[place] = await accept(one)
             except BypassError as problem:
                 if problem.code == BypassCode.OUTSIDE:
                     raise  # so are all searches of this user, who gets a cookie

@@ -17,6 +17,7 @@ from interleaf.proxy.search_requests import (
     EngineRequest,
     Incoming,
     Page,
+    Pairs,
     RankerAnswer,
     ResultPage,
     as_query_id,
@@ -76,6 +77,8 @@ _encode = msgspec.json.Encoder().encode
 class OpenSearchSearch:
     """One search: a request to `_search`."""
 
+    defaults_request = None
+
     def __init__(self, incoming: Incoming, section: RequestsSection, link: tuple[str, ...] | None = None) -> None:
         self._incoming, self._link = incoming, link
         content, accept = incoming.header(b"content-type").lower(), incoming.header(b"accept").lower()
@@ -120,6 +123,12 @@ class OpenSearchSearch:
         if not window.size:
             raise BypassError(BypassCode.NO_HITS)
         return window
+
+    def read_defaults(self, body: bytes) -> Pairs:
+        return []
+
+    def add_defaults(self, defaults: Pairs) -> None:
+        pass
 
     def request_of(self, ranker: RankerSection, size: int, is_control: bool) -> EngineRequest:
         indices = quote(ranker.index, safe=",*+-_.:@<>") if ranker.index else self._indices

@@ -17,6 +17,7 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.proxy.click_links import make_link
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import ProxyConfig
+from interleaf.proxy.engine_defaults import EngineDefaults
 from interleaf.proxy.fan_out import FanOut, FanOutResult
 from interleaf.proxy.recorders import RecordDetails, Recorder, Running
 from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, ResultPage, holds
@@ -70,10 +71,15 @@ class Searches:
     lists: ServedLists
     signer: Signer
 
-    def accept(self, incoming: Incoming) -> Accepted:
+    def __post_init__(self) -> None:
+        self._defaults = EngineDefaults(self.fan_out)
+
+    async def accept(self, incoming: Incoming) -> Accepted:
         """Read a search; raises BypassError if it does not take part, so that the caller gets the engine's answer."""
         running = self._find_experiment(incoming)
         search = self.parse(incoming)
+        self._check(search, running, incoming)
+        await self._defaults.add(search)
         self._check(search, running, incoming)
         return Accepted(search, running, incoming)
 
