@@ -47,16 +47,22 @@ def delivered(proxy: RunningProxy) -> bool:
     return status["waiting"] == 0 and not status["away"] and proxy.app.recorder._thread._waiting == 0  # type: ignore[attr-defined]
 
 
-def test_the_service_gets_the_lists_that_people_saw(engine: StubEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("windows", [[(0, 10), (10, 10), (20, 10)], [(0, 10), (0, 20), (0, 30)], [(0, 10), (10, 20)]])
+def test_the_service_gets_the_lists_that_people_saw(
+    engine: StubEngine, tmp_path: Path, windows: list[tuple[int, int]]
+) -> None:
     with (
         service(tmp_path) as (url, store),
         running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"') as proxy,
     ):
         wait_for_settings(proxy)
-        pages = [proxy.search(BODY | {"from": first}) for first in (0, 10, 20)]
+        pages = [proxy.search(BODY | {"from": first, "size": size}) for first, size in windows]
         until(lambda: delivered(proxy))
         row = store.row(pages[0].note["impression"])
-        assert row["documents"] == [name for page in pages for name in page.ids]
+        assert len(row["documents"]) == 30
+        for page, (first, size) in zip(pages, windows, strict=True):
+            assert page.note["impression"] == pages[0].note["impression"]
+            assert row["documents"][first : first + size] == page.ids
         assert (row["unit"], row["query"], row["arm"]) == ("user-7", "shoes", "interleaved")
         assert row["latency"] is not None
 
