@@ -49,7 +49,7 @@ class FailureCode(Code):
     NOT_RECORDED = "not_recorded", "an impression or an event could not be written down, because too many wait"
     EVENTS_NOT_READ = (
         "events_not_read",
-        "a request that may have events of UBI is larger than `max_body`, or the answer does not say what is stored: "
+        "a request that may have events of UBI is larger than `max_body`, or the engine does not say what it stored: "
         "none of its events is counted",
     )
     INTERNAL = "internal", "an unexpected error of the proxy; its log has the details"
