@@ -113,7 +113,7 @@ def _answer(name: str) -> bytes:
 
 def _solr_answer(name: str) -> bytes:
     documents = [{"id": one, **source} for one, source in _documents(name)]
-    header = {"QTime": 5, "params": {}}  # the proxy asks for them once a minute
+    header = {"QTime": 5, "params": {"echoParams": "all"}}  # the proxy asks for them once a minute
     return json.dumps({"responseHeader": header, "response": {"numFound": 1234, "docs": documents}}).encode()
 
 

@@ -131,7 +131,14 @@ def test_what_solr_adds_may_keep_a_search_from_being_interleaved(
 
 @pytest.mark.parametrize(
     ("status", "body"),
-    [(200, b"<response/>"), (200, b'{"responseHeader":{"status":0}}'), (200, b"\xff"), (503, b"{}"), (401, b"")],
+    [
+        (200, b"<response/>"),
+        (200, b'{"responseHeader":{"status":0}}'),
+        (200, b'{"responseHeader":{"params":{"echoParams":"explicit"}}}'),  # it says only what it was sent
+        (200, b"\xff"),
+        (503, b"{}"),
+        (401, b""),
+    ],
 )
 def test_without_the_parameters_that_solr_adds_a_search_passes_through(
     solr: RunningProxy, engine: StubEngine, status: int, body: bytes

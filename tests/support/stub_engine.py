@@ -116,7 +116,7 @@ class StubEngine:
             parameters = asked.parameters | (parse_qs(asked.body.decode(), keep_blank_values=True) if form else {})
             await asyncio.sleep(self.delay({"parameters": parameters}))
             if asked.is_for_defaults:
-                header = {"status": 0, "params": parameters | self.defaults}
+                header = {"status": 0, "params": {"echoParams": "all"} | self.defaults}
                 body = json.dumps({"responseHeader": header}).encode()
             else:
                 body = json.dumps(self.select(asked.path, parameters)).encode()

@@ -100,6 +100,8 @@ class SolrSearch:
         except (ValueError, RecursionError):  # also bytes that are not UTF-8
             raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD) from None
         asked = dict(ASK_FOR_DEFAULTS)
+        if values.get("echoParams") != asked["echoParams"]:  # Solr is set to say less
+            raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD)
         pairs = [
             (name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])
         ]
