@@ -103,7 +103,7 @@ CASES: dict[str, tuple[str, *tuple[Series, ...]]] = {
         "1h",
         proxy(fallbacks="_x120", shown="_x120") | bypassed("sort"),
         proxy(shown="0+1x120") | bypassed("sort"),
-        proxy(shown="100x120") | bypassed("not_running") | bypassed("outside") | bypassed("no_search"),
+        proxy(shown="100x120") | bypassed("not_running") | bypassed("outside"),
         proxy(shown="100x120") | failed("ranker_slow", "candidate") | failed("answer_too_large", "", "0+6x120"),
         proxy(shown="0+1x120") | failed("answer_too_large", ""),
     ),

@@ -276,13 +276,25 @@ def test_a_list_that_could_not_be_built_is_not_remembered(
     assert proxy.failures == {"internal": 1}
 
 
-def test_no_results_at_all(proxy: RunningProxy, engine: StubEngine) -> None:
-    engine.found = lambda is_new: []
-    reply = proxy.search()
-    assert (reply.ids, reply.json["hits"]["total"]["value"]) == ([], 0)
-    engine.found = lambda is_new: NEW[:3] if is_new else []
-    assert proxy.search(unit="user-8").ids == NEW[:3]
-    assert not proxy.failures
+def test_a_search_without_results_of_the_control_gets_the_engine_s_answer(engine: StubEngine, tmp_path: Path) -> None:
+    """Its total and facets say that there is nothing, so hits of another ranker would not fit."""
+    with running_proxy(engine.url, tmp_path) as proxy:
+        for new in ([], NEW):
+            engine.found = lambda is_new, new=new: new if is_new else []  # type: ignore[misc]
+            reply = proxy.search()
+            assert (reply.json["hits"]["hits"], reply.json["hits"]["total"]["value"]) == ([], 0)
+            assert "ext" not in reply.json
+        assert proxy.bypassed == {"no_results": 2}
+        assert not proxy.failures
+    assert not list((tmp_path / "log").iterdir())
+
+
+def test_a_search_without_results_of_another_ranker_is_a_fallback(engine: StubEngine, tmp_path: Path) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        engine.found = lambda is_new: [] if is_new else OLD
+        assert proxy.search().ids == OLD[:10]
+    (row,) = rows(tmp_path)
+    assert (row["arm"], row["fallback_reason"]) == ("fallback", "no ranking of candidate")
 
 
 def test_an_unexpected_error_of_the_proxy(

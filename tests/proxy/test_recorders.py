@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import time
@@ -46,16 +47,22 @@ def delivered(proxy: RunningProxy) -> bool:
     return status["waiting"] == 0 and not status["away"] and proxy.app.recorder._thread._waiting == 0  # type: ignore[attr-defined]
 
 
-def test_the_service_gets_the_lists_that_people_saw(engine: StubEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("windows", [[(0, 10), (10, 10), (20, 10)], [(0, 10), (0, 20), (0, 30)], [(0, 10), (10, 20)]])
+def test_the_service_gets_the_lists_that_people_saw(
+    engine: StubEngine, tmp_path: Path, windows: list[tuple[int, int]]
+) -> None:
     with (
         service(tmp_path) as (url, store),
         running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"') as proxy,
     ):
         wait_for_settings(proxy)
-        pages = [proxy.search(BODY | {"from": first}) for first in (0, 10, 20)]
+        pages = [proxy.search(BODY | {"from": first, "size": size}) for first, size in windows]
         until(lambda: delivered(proxy))
         row = store.row(pages[0].note["impression"])
-        assert row["documents"] == [name for page in pages for name in page.ids]
+        assert len(row["documents"]) == 30
+        for page, (first, size) in zip(pages, windows, strict=True):
+            assert page.note["impression"] == pages[0].note["impression"]
+            assert row["documents"][first : first + size] == page.ids
         assert (row["unit"], row["query"], row["arm"]) == ("user-7", "shoes", "interleaved")
         assert row["latency"] is not None
 
@@ -88,13 +95,23 @@ def test_search_goes_on_while_the_service_is_away(engine: StubEngine, tmp_path: 
     store.close()
 
 
-@pytest.mark.parametrize("settings", [{"rankers": ["production", "other"]}, {"control": "candidate"}])
-def test_rankers_or_a_control_that_the_service_does_not_have(
+UNFIT: list[dict[str, Any]] = [
+    {"rankers": ["production", "other"]},
+    {"control": "candidate"},
+    {"mode": "choose", "rankers": ["production", "candidate", "third"]},
+]
+
+
+@pytest.mark.parametrize("settings", UNFIT)
+def test_an_experiment_of_the_service_that_the_proxy_cannot_run(
     engine: StubEngine, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     with ExitStack() as stack:
+        third = '\n[[rankers]]\nname = "third"' if "third" in settings.get("rankers", ()) else ""
         url, _ = stack.enter_context(service(tmp_path, **settings))
-        proxy = stack.enter_context(running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"'))
+        proxy = stack.enter_context(
+            running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"', candidate=PATCH + third)
+        )
         wait_for_settings(proxy)
         assert proxy.search().ids == OLD[:10]
         assert proxy.failures == {"configuration": 1}
@@ -241,30 +258,104 @@ def ubi(query_id: str, **attributes: Any) -> dict[str, Any]:
     return event | {"event_attributes": attributes}
 
 
+ND = {"Content-Type": "application/x-ndjson"}
+
+
+def lines_of(*lines: Any) -> bytes:
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def search_with_query_id(proxy: RunningProxy, name: str = "q-1") -> Reply:
+    return proxy.search(BODY | {"ext": {"ubi": {"query_id": name}}})
+
+
 def test_ubi_events_on_their_way_to_the_engine_are_read(engine: StubEngine, tmp_path: Path) -> None:
     with running_proxy(engine.url, tmp_path) as proxy:
-        reply = proxy.search(BODY | {"ext": {"ubi": {"query_id": "q-1"}}})
+        reply = search_with_query_id(proxy)
         one = json.dumps(ubi("q-1", object={"object_id": reply.ids[4]}), indent=2).encode()
-        many = [
-            {"index": {"_index": "ubi_events"}},
-            ubi("q-1", position={"ordinal": 2}),
-            {"index": {}},
-            ubi("q-1", object={"object_id": "elsewhere"}),
-            {"index": {}},
-            ubi("unknown", position={"ordinal": 1}),
-            {"index": {}},
-            ubi("q-1", position={"ordinal": 1}) | {"action_name": "hover"},
-            {"index": {}},
-            ubi("q-1", position={"ordinal": 1}) | {"action_name": ["click"]},
-        ]
-        bulk = "\n".join(map(json.dumps, many)).encode() + b"\nnot json\n"
+        here: dict[str, Any] = {"index": {}}
+        bulk = lines_of(
+            *({"create": {"_index": "ubi_events"}}, ubi("q-1", position={"ordinal": 2})),
+            *(here, ubi("q-1", object={"object_id": "elsewhere"})),
+            *(here, ubi("unknown", position={"ordinal": 1})),
+            *(here, ubi("q-1", position={"ordinal": 1}) | {"action_name": "hover"}),
+            *(here, ubi("q-1", position={"ordinal": 1}) | {"action_name": ["click"]}),
+            *(here, "not an object"),
+        )
         for _ in range(2):  # the same record again counts once
             assert proxy.ask("POST", "/ubi_events/_doc", one).json == {"echo": ["POST", "/ubi_events/_doc"]}
-        proxy.ask("POST", "/_bulk", bulk, {"Content-Type": "application/x-ndjson"})
+        proxy.ask("POST", "/ubi_events/_bulk", bulk, ND)
+        until(lambda: sum(proxy.app.metrics.events.values()) == 7)  # after the answer
         counts = dict(proxy.app.metrics.events)
+        assert not proxy.failures
     assert [asked.body for asked in engine.asked[1:]] == [one, one, bulk]
     assert counts == {"ubi:taken": 3, "ubi:unmatched": 2, "ubi:ignored": 2}
     assert sorted(events_of(tmp_path)) == [("click", 2), ("click", 5)]
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_only_ubi_events_that_the_engine_stored_in_their_index_count(
+    engine: StubEngine, tmp_path: Path, coding: str
+) -> None:
+    events = [ubi("q-1", position={"ordinal": rank}) for rank in range(1, 7)]
+    bulk = lines_of(
+        *({"index": {"_index": "other"}}, events[0]),
+        {"delete": {"_index": "ubi_events", "_id": "1"}},
+        *({"index": {"_index": "ubi_events"}}, events[1]),
+        *({"index": {"_index": "ubi_events"}}, events[2] | {"note": "refused"}),
+        *({"update": {"_index": "ubi_events", "_id": "1"}}, events[3]),
+        *({"create": {"_index": "ubi_events"}}, events[4]),
+        *({"index": {}}, events[5]),
+    )
+    with running_proxy(engine.url, tmp_path) as proxy:
+        search_with_query_id(proxy)
+        engine.coding = coding
+        answer = proxy.ask("POST", "/_bulk", bulk, ND).body
+        engine.coding = ""
+        until(lambda: proxy.app.metrics.events == {"ubi:taken": 2})
+    assert len(json.loads(gzip.decompress(answer) if coding else answer)["items"]) == 7
+    assert sorted(events_of(tmp_path)) == [("click", 2), ("click", 5)]
+
+
+ACTION = {"index": {"_index": "ubi_events"}}
+LARGE = lines_of(*[part for _ in range(8) for part in (ACTION, ubi("q-1", position={"ordinal": 1}))])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "count"),
+    [
+        ("/_bulk", LARGE, ND, 1),
+        ("/ubi_events/_bulk", LARGE.replace(b"ubi_events", b""), ND, 1),
+        ("/_bulk", LARGE.replace(b"ubi_events", b"products"), ND, 0),  # not about UBI
+        ("/_bulk", gzip.compress(LARGE), ND | {"Content-Encoding": "gzip"}, 1),
+        ("/_bulk", lines_of(ACTION, ubi("q-1")), ND, 1),  # the answer does not say what is stored
+    ],
+)
+def test_ubi_events_that_cannot_be_read_are_counted(
+    start: Start, engine: StubEngine, path: str, body: bytes, headers: dict[str, str], count: int
+) -> None:
+    proxy = start(proxy="max_body = 1000")
+    search_with_query_id(proxy)
+    engine.store = lambda body: {"acknowledged": True}  # type: ignore[method-assign]
+    assert proxy.ask("POST", path, body, headers).status == 200
+    proxy.ask("POST", "/ubi_events/_bulk", LARGE, ND)  # counted after those of the request before
+    until(lambda: proxy.failures == {"events_not_read": count + 1})
+    assert not proxy.app.metrics.events
+
+
+def test_a_bulk_request_whose_answer_says_that_all_went_well_only(proxy: RunningProxy, engine: StubEngine) -> None:
+    search_with_query_id(proxy)
+    engine.store = lambda body: {"errors": False}  # type: ignore[method-assign]
+    body = lines_of(ACTION, ubi("q-1", position={"ordinal": 1}))
+    proxy.ask("POST", "/_bulk?filter_path=errors", body, ND)
+    until(lambda: proxy.app.metrics.events == {"ubi:taken": 1})
+
+
+def test_only_the_control_s_search_is_written_down_by_ubi(proxy: RunningProxy, engine: StubEngine) -> None:
+    proxy.search(BODY | {"ext": {"ubi": {"query_id": "q-1"}, "other": 1}})
+    control, candidate = engine.searches()
+    assert control["ext"] == {"ubi": {"query_id": "q-1"}, "other": 1}
+    assert candidate["ext"] == {"other": 1}
 
 
 def test_health_and_metrics(proxy: RunningProxy, engine: StubEngine) -> None:

@@ -18,15 +18,15 @@ class BypassCode(Code):
     EXPLAIN = "explain", "the caller asks for explanations, a profile or debug output of the engine's scores"
     SLICE = "slice", "the caller reads one slice of the results"
     NO_HITS = "no_hits", "the caller asks for no hits, only for counts or facets"
-    NO_RESULTS = "no_results", "no ranker found a document"
+    NO_RESULTS = "no_results", "the control found no document"
     PAGE_TOO_LARGE = "page_too_large", "the caller asks for more hits than an interleaved page can have"
     PAGE_TOO_FAR = "page_too_far", "the page is beyond `max_rank`"
     WHOLE_LISTS = "whole_lists", "a further page, but the method of the experiment draws its lists as a whole"
     FILTER_PATH = "filter_path", "the caller asks for parts of the answer only"
     NOT_JSON = "not_json", "the request or the wanted answer is not JSON, or is malformed"
     NOT_UNDERSTOOD = "not_understood", "a field of the request has a value that the proxy does not understand"
+    UNKNOWN_DEFAULTS = "unknown_defaults", "Solr does not say which parameters its request handler adds"
     BODY_TOO_LARGE = "body_too_large", "the body of the request is larger than `max_body`"
-    NO_SEARCH = "no_search", "no search of a request to `_msearch` is interleaved"
     CONDITION = "condition", "a condition of the configuration does not hold"
     NO_UNIT = "no_unit", "the request has no user id"
     OUTSIDE = "outside", "this user does not take part in the experiment"
@@ -38,7 +38,7 @@ class BypassCode(Code):
 
 
 class FailureCode(Code):
-    """What went wrong with a search; people get the control's answer."""
+    """What went wrong with a search, an impression or an event; people get an answer of the engine."""
 
     CONTROL_FAILED = "control_failed", "the engine could not answer the control's search"
     RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error, or not at all"
@@ -51,6 +51,11 @@ class FailureCode(Code):
     REPEATED_DOCUMENT = "repeated_document", "a ranking has a document twice, such as one id in two indexes"
     CONFIGURATION = "configuration", "the settings of the service and the proxy do not fit, such as unknown rankers"
     NOT_RECORDED = "not_recorded", "an impression or an event could not be written down, because too many wait"
+    EVENTS_NOT_READ = (
+        "events_not_read",
+        "a request that may have events of UBI is larger than `max_body`, or the engine does not say what it stored: "
+        "none of its events is counted",
+    )
     INTERNAL = "internal", "an unexpected error of the proxy; its log has the details"
 
 

@@ -123,8 +123,10 @@ class FanOut:
         answer.headers = headers
         return answer
 
-    async def send(self, request: EngineRequest) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        """The body of a successful answer, and its headers."""
+    async def send(
+        self, request: EngineRequest, statuses: tuple[int, ...] = (200,)
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """The body of an answer with one of these statuses, and its headers."""
         answer = await self._upstream.send(request.method, request.target, request.headers, request.body, again=True)
         try:
             body = await answer.read(self._max_answer)
@@ -132,7 +134,7 @@ class FanOut:
             answer.close()
         coding = b",".join(value for name, value in answer.headers if name.lower() == b"content-encoding")
         plain = None if body is None else decompress(body, coding.decode("latin-1"), self._max_answer)
-        if answer.status != 200:
+        if answer.status not in statuses:
             raise EngineStatusError(answer.status, find_reason(plain or b""))
         if plain is None:
             raise BypassError(FailureCode.ANSWER_TOO_LARGE if body is None else FailureCode.ANSWER_NOT_UNDERSTOOD)

@@ -107,6 +107,16 @@ class ParsedSearch(Protocol):
     digest: bytes  # the same for all pages of one search
     query: str  # the text that was typed, else a digest of the search
 
+    @property
+    def defaults_request(self) -> EngineRequest | None:
+        """Asks for the parameters that the engine adds to the caller's; None if it adds none."""
+
+    def read_defaults(self, body: bytes) -> Pairs:
+        """The parameters that the engine adds, from its answer to `defaults_request`."""
+
+    def add_defaults(self, defaults: Pairs) -> None:
+        """Read the search again with the parameters that the engine adds."""
+
     def request_of(self, ranker: RankerSection, size: int, is_control: bool) -> EngineRequest:
         """The request of a ranker for its first results."""
 
