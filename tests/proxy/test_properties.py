@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interleaf.experiment import Experiment
-from interleaf.proxy.codes import BypassError
+from interleaf.proxy.codes import BypassCode, BypassError
 from interleaf.proxy.config import ProxyConfig, parse_config
 from interleaf.proxy.fan_out import FanOutResult
 from interleaf.proxy.key_kinds import Pointer, find_value
@@ -94,7 +94,7 @@ def page_of(config: ProxyConfig, old: list[str], new: list[str] | None, method: 
             asked = json.loads(searches._make_requests(search)[name].body)["size"]
             result.answers[name] = RankerAnswer(ranking[:asked], None, None, 0)
     try:
-        return searches._mix(search, Running(settings, 1), incoming, result).documents
+        return searches._mix(search, Running(settings, 1), incoming, result).documents or BypassCode.NO_RESULTS.value
     except BypassError as problem:
         return problem.code.value
 

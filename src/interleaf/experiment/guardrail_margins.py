@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from interleaf.errors import ExperimentError
+from interleaf.methods.registry import ONE_LIST
 from interleaf.metrics.guardrail_metrics import (
     EXAMPLE,
     MAX_GUARDRAILS,
@@ -14,12 +16,13 @@ from interleaf.metrics.guardrail_metrics import (
     kind_of,
 )
 
+if TYPE_CHECKING:
+    from interleaf.experiment.settings import Experiment
+
 # Why the service cannot compute a metric, with the remedy.
 NOT_LIVE = {
     REFORMULATION: "the service does not join searches to sessions; send an event when a person asks again and watch "
     "'more:KIND', or analyze the exported log with sessions",
-    ZERO_RESULTS: "the service shows the list of another ranker in place of an empty one; watch the health check "
-    "Fallbacks, or analyze a log of your own that has the empty lists",
 }
 
 
@@ -42,3 +45,18 @@ class GuardrailMargins:
         if problems:
             raise ValueError("; ".join(problems))
         return {metric: float(margin) for metric, margin in value.items()}
+
+
+def check_guardrails(experiment: Experiment) -> None:
+    """Raise ExperimentError if the other settings leave guardrails nothing to compare."""
+    if not experiment.guardrails:
+        return
+    if not experiment.holdout and experiment.mode != ONE_LIST:
+        remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
+        raise ExperimentError("guardrails", dict(experiment.guardrails), remedy)
+    if ZERO_RESULTS in experiment.guardrails and experiment.chosen.stops_early:
+        remedy = (
+            f"with {experiment.method}, a search with an empty ranking is a fallback, so no list of the arms is empty; "
+            f"give another value of fill, or leave {ZERO_RESULTS!r} out"
+        )
+        raise ExperimentError("guardrails", dict(experiment.guardrails), remedy)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
-from interleaf.experiment.guardrail_margins import GuardrailMargins
+from interleaf.experiment.guardrail_margins import GuardrailMargins, check_guardrails
 from interleaf.experiment.limits import MAX_K
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
@@ -396,9 +396,7 @@ class Experiment:
         if (STOP_BUDGET in self.stop_when) != (self.max_units is not None):
             remedy = f"the rule {STOP_BUDGET!r} of stop_when and max_units need each other; give both, or neither"
             raise ExperimentError("max_units", self.max_units, remedy)
-        if self.guardrails and not self.holdout and self.mode != ONE_LIST:
-            remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
-            raise ExperimentError("guardrails", dict(self.guardrails), remedy)
+        check_guardrails(self)
         if STOP_GUARDRAIL in self.stop_when and not self.guardrails:
             remedy = f"the rule {STOP_GUARDRAIL!r} needs guardrails, such as {{'abandonment': 0.02}}"
             raise ExperimentError("stop_when", list(self.stop_when), remedy)
