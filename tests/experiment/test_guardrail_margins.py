@@ -10,7 +10,14 @@ from interleaf.errors import ExperimentError
 from interleaf.experiment import Experiment
 
 SHOES: dict[str, Any] = {"name": "shoes", "rankers": ["a", "b"]}
-RAILS = {"abandonment": 0.02, "latency": 20, "event:purchase": 0.01, "more:complaint": 0.005, "zero_results": 0.01}
+RAILS = {
+    "abandonment": 0.02,
+    "latency": 20,
+    "event:purchase": 0.01,
+    "more:complaint": 0.005,
+    "zero_results": 0.01,
+    "reformulation": 0.1,
+}
 
 
 @pytest.mark.parametrize("more", [{"holdout": 0.1}, {"mode": "one_list"}, {"mode": "aa", "holdout": 0.5}])
@@ -27,7 +34,6 @@ def test_guardrails_need_two_arms(more: dict[str, Any]) -> None:
     [
         ({"latency": 0}, "the margin of 'latency' is 0; give the largest harm"),
         ({"latancy": 5}, "did you mean 'latency'"),
-        ({"reformulation": 0.1}, "analyze the exported log with sessions"),
         ({"event:a,b": 0.1}, "leave '=' and ',' out of kinds"),
         (["latency"], "give metrics with a margin each"),
         ({"latency": -1, "abandonment": 2}, "the margin of 'abandonment' is 2; give"),

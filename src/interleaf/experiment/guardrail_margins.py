@@ -10,7 +10,6 @@ from interleaf.methods.registry import ONE_LIST
 from interleaf.metrics.guardrail_metrics import (
     EXAMPLE,
     MAX_GUARDRAILS,
-    REFORMULATION,
     ZERO_RESULTS,
     find_problems,
     kind_of,
@@ -18,12 +17,6 @@ from interleaf.metrics.guardrail_metrics import (
 
 if TYPE_CHECKING:
     from interleaf.experiment.settings import Experiment
-
-# Why the service cannot compute a metric, with the remedy.
-NOT_LIVE = {
-    REFORMULATION: "the service does not join searches to sessions; send an event when a person asks again and watch "
-    "'more:KIND', or analyze the exported log with sessions",
-}
 
 
 class GuardrailMargins:
@@ -39,7 +32,6 @@ class GuardrailMargins:
     def check(self, value: Any) -> dict[str, float]:
         problems = list(find_problems(value))
         names = [name for name in value if isinstance(name, str)] if isinstance(value, Mapping) else []
-        problems += [f"{name!r}: {NOT_LIVE[name]}" for name in names if name in NOT_LIVE]
         if any(sign in kind for kind in filter(None, map(kind_of, names)) for sign in "=,"):
             problems.append("leave '=' and ',' out of kinds: they cannot be typed into the form")
         if problems:
