@@ -28,6 +28,19 @@ def rows(source: Any) -> tuple[list[dict[str, Any]], log.LogReading]:
     return [row for batch in reading for row in batch.to_pylist()], reading
 
 
+def test_an_empty_list_of_one_ranker_is_in_the_arm_of_this_ranker(tmp_path: Path) -> None:
+    full, empty = {"old": ["a"], "new": ["b"]}, {"old": [], "new": ["b"]}
+    lists = [[interleave(found, "one_list", key=("u", number)) for found in (full, empty)] for number in range(20)]
+    with LogWriter(tmp_path, experiment="example") as writer:
+        for pair in lists:
+            for shown in pair:
+                writer.impression(shown)
+    arms = [row["arm"] for row in rows(tmp_path)[0]]
+    assert arms[::2] == arms[1::2] == ["old" if pair[0].documents == ("a",) else "new" for pair in lists]
+    assert set(arms) == {"old", "new"}
+    assert not all(shown.documents for _, shown in lists)
+
+
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     with LogWriter(tmp_path, experiment="example", version=3, clock=lambda: NOON) as writer:
         name = writer.impression(

@@ -171,6 +171,20 @@ def test_a_list_shortly_after_an_epoch_may_be_of_the_epoch_before(service: Live)
     assert [row["epoch"] for row in rows] == [epoch if same else epoch - 1]
 
 
+def test_a_ranker_that_found_nothing_is_mixed_with_the_others(service: Live) -> None:
+    make(service)
+    for number in range(20):
+        chosen = choose(service, f"user-{number}")
+        first, *rest = chosen["rankers"]
+        rankings: dict[str, list[str]] = {first: []} | {name: ranking(name) for name in rest}
+        shown = service.show(f"user-{number}", "trail", rankings=rankings).json()
+        assert shown["arm"] == ("interleaved" if rest else "alone")
+        assert shown["documents"] == (ranking(rest[0])[:5] if rest else [])
+    assert {row["arm"] for row in exported(service).to_pylist()} <= {"interleaved", "alone"}
+    report = service.report().json()["reports"]["click"]
+    assert sum(arm["impressions"] for arm in report["arms"]) == 20
+
+
 def test_a_missing_ranking_shows_what_is_there_and_is_logged_as_a_fallback(service: Live) -> None:
     make(service)
     chosen = choose(service, "user-1")

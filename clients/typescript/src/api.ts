@@ -198,7 +198,7 @@ export interface HistoryEntry {
   note: string;
 }
 
-/** Rankings for one query of one unit; null stands for a ranking that failed or came too late. A list shows one document of each group, such as variants of a product. A client that composed a list during an outage sends it later, with its `time` and the `version` at that time. */
+/** Rankings for one query of one unit; null stands for a ranking that failed or came too late. An empty ranking is an answer: the ranker found nothing. A list of which no ranker found a document is empty, and it is logged. A list shows one document of each group, such as variants of a product. A client that composed a list during an outage sends it later, with its `time` and the `version` at that time. */
 export interface InterleaveRequest {
   rankings?: Record<string, string[] | null>;
   unit?: string | null;

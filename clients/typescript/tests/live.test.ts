@@ -40,7 +40,8 @@ describe.runIf(HAS_PYTHON)("with a real service", () => {
     ["a lane", { share: 0.5, lane: "shop", offset: 0.25 }],
     ["one coin", { method: "competitive_pairs(coins=list)" }],
     ["team draft", { method: "team_draft(fill=owned, prefix=True)" }],
-    ["one list", { mode: "one_list" }],
+    ["lists that stop early", { method: "team_draft(fill=stop)" }],
+    ["one list", { mode: "one_list", holdout: 0.3 }],
     ["an A/A test", { mode: "aa" }],
     ["a relabelled A/A test", { mode: "aa_relabelled" }],
     ["a known loser", { mode: "known_loser" }],
@@ -51,6 +52,12 @@ describe.runIf(HAS_PYTHON)("with a real service", () => {
     { query: "größe 🥾", k: 2 },
     { fixed: { 2: "ad", 5: "c" } },
     { rankings: { production: [], candidate: ["a", "b"] } },
+    { rankings: { production: ["a", "b"], candidate: [] } },
+    { rankings: { production: [], candidate: [] } },
+    { rankings: { production: [], candidate: [] }, fixed: { 1: "ad" } },
+    { rankings: { production: [], candidate: null } },
+    { rankings: { production: null, candidate: [] } },
+    { rankings: { production: null, candidate: null } },
     { rankings: { ...RANKINGS, candidate: null } },
   ];
 
@@ -62,7 +69,8 @@ describe.runIf(HAS_PYTHON)("with a real service", () => {
     for (const [number, more] of REQUESTS.entries()) {
       for (const unit of ["user-1", "user-2", "user-3", "größe", null]) {
         const impression = `${name}-${number}-${unit}`;
-        const third = settings.rankers.includes("third") ? { third: ["g", "h", "a"] } : {};
+        const isThird = settings.rankers.includes("third");
+        const third = isThird ? { third: number % 2 ? [] : ["g", "h", "a"] } : {};
         const given = { rankings: { ...RANKINGS, ...third }, ...more };
         const served = await client.interleave(name, given.rankings, { ...given, unit, impression });
         const request = toRequest(impression, unit, given);

@@ -100,7 +100,7 @@ class Client:
         latency: Mapping[str, float] | None = None,
         user_agent: str | None = None,
     ) -> Answer:
-        """The list to show for the rankings of one query; None stands for a ranking that failed or came too late.
+        """The list to show for the rankings of one query; None stands for a ranking that failed, [] for an empty one.
 
         For a `page` after the first, pass the `impression` of the first. `fixed` are documents at fixed ranks, such as
         ads; they belong to no ranker. `groups` maps documents to groups, such as variants of a product: a list shows

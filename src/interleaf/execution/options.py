@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from interleaf.errors import DataError, InterleafError, collect_errors, listed, raise_errors
-from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds
+from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds, joined_gap
 
 if TYPE_CHECKING:
     from interleaf.decode import Counting
@@ -221,5 +221,6 @@ class LogOptions:
             self.sessions,
             credit=self.credit,
             examination=tuple(self.examination),
+            joined=joined_gap(self.guardrails or (), self.sessions),
         )
         return kind(scoring, tuple(self.by), self.exclusion, self.experiment, self.version, **more)

@@ -9,7 +9,7 @@ from typing import Any
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
-from interleaf.experiment.guardrail_margins import GuardrailMargins
+from interleaf.experiment.guardrail_margins import GuardrailMargins, check_guardrails
 from interleaf.experiment.limits import MAX_K
 from interleaf.experiment.setting_kinds import (
     Choice,
@@ -307,9 +307,7 @@ class Experiment:
         if scheme is not None and not scheme.form.linear and self.margin >= 1:
             remedy = f"by the scheme {scheme.name!r} a preference is at most 1, so all rankers would be alike; give a "
             raise ExperimentError("margin", self.margin, f"{remedy}number below 1, such as {MARGIN:g}")
-        if self.guardrails and not self.holdout and self.mode != ONE_LIST:
-            remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
-            raise ExperimentError("guardrails", dict(self.guardrails), remedy)
+        check_guardrails(self)
 
     def _check_stop_rules(self) -> None:
         """Check that each stop rule has what it needs."""

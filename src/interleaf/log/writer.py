@@ -277,7 +277,7 @@ class LogWriter:
 def _arm(arm: Any, shown: Any) -> str:
     """The arm of a list; a list of `one_list` is never interleaved."""
     if arm == schema.INTERLEAVED and isinstance(shown, Interleaving):
-        return schema.arm_of(shown.method, shown.rankers, shown.teams)
+        return schema.arm_of(shown.method, shown.rankers, shown.teams, shown.key)
     return _name("arm", arm)
 
 
