@@ -95,13 +95,13 @@ def run(world: ChoiceWorld, algorithm: str, seed: int) -> Outcome:
         known = last_known(experiment, epoch)
         nearly: list[tuple[int, int]] = []
         if known >= 0:
-            step = next_step(ChoiceHistory(sums, names), known, exits, 0.95, experiment.margin)
+            step = next_step(ChoiceHistory(sums, names, 0.95), known, exits, experiment.margin)
             exits, nearly = step.exits, step.nearly
         plan = plan_epoch(experiment, 1, epoch, count_wins(sums, names, known), exits, known, "", nearly)
         shown = crowd.visit(plan, sums, epoch, IMPRESSIONS // EPOCHS)
         regret += float(shown @ world.gaps)
         late += shown * (epoch >= (1 - LATE) * EPOCHS)
-    step = next_step(ChoiceHistory(sums, names), EPOCHS, exits, 0.95, experiment.margin)
+    step = next_step(ChoiceHistory(sums, names, 0.95), EPOCHS, exits, experiment.margin)
     return Outcome(regret, step.leader, step.exits, int(late.argmax()))
 
 

@@ -73,7 +73,7 @@ def test_epochs_count_by_their_units_and_units_by_epochs() -> None:
     means: defaultdict[Any, list[float]] = defaultdict(list)
     for number, epoch, one, other, score in scores:
         means[number, epoch, *sorted((one, other))].append(score if one < other else -score)
-    history = ChoiceHistory(add(ChoiceSums(), scores), NAMES)
+    history = ChoiceHistory(add(ChoiceSums(), scores), NAMES, 0.95)
     history.read_until(0)
     assert history.means.means[0, 1] == 1.0
     history.read_until(1)
@@ -86,14 +86,18 @@ def test_epochs_count_by_their_units_and_units_by_epochs() -> None:
     assert sums.sums[:, 0].sum() == pytest.approx(3 - 9)
 
 
+def history_of(scores: Scores) -> ChoiceHistory:
+    return ChoiceHistory(add(ChoiceSums(), scores), NAMES, 0.95)
+
+
 def test_steps_do_not_depend_on_later_epochs() -> None:
     scores = draw(30, edge=0.6)
-    whole = walk(add(ChoiceSums(), scores), NAMES, 0.95, 0.01)
+    whole = walk(history_of(scores), 0.01)
     assert whole[-1].exits
     for last in (0, 5, 20):
-        early = walk(add(ChoiceSums(), [row for row in scores if row[1] <= last]), NAMES, 0.95, 0.01)
+        early = walk(history_of([row for row in scores if row[1] <= last]), 0.01)
         assert early[-1] == whole[last]
-        assert walk(add(ChoiceSums(), scores), NAMES, 0.95, 0.01, last)[-1] == whole[last]
+        assert walk(history_of(scores), 0.01, last)[-1] == whole[last]
     gone = [one.ranker for one in whole[-1].exits]
     assert len(set(gone)) == len(gone)
     assert all(one.exits[: len(before.exits)] == before.exits for before, one in pairwise(whole))
@@ -183,7 +187,7 @@ def test_epochs_in_the_table_are_numbered_as_in_the_chart() -> None:
     section = choice(made, Names(NAMES))
     assert section is not None
     (row,) = [row for row in section.tables[0].rows if row[0] == "elm"]
-    assert row[2] == f"{gone // 10 + 1}"
+    assert row[1:3] == ("left: it is worse than ash", f"{gone // 10 + 1}")
 
 
 def test_rankers_at_the_start_that_do_not_fit_the_log_are_refused() -> None:
@@ -211,20 +215,110 @@ def test_a_chart_over_many_epochs_and_rankers_stays_small() -> None:
     assert list(by_epoch.values()) == pytest.approx([1.0] * len(by_epoch))
 
 
+def rounds(epochs: range, units: int, *wins: tuple[str, str]) -> Scores:
+    """In each epoch, all units prefer the first ranker of each pair, except for one of nine."""
+    return [
+        (number, epoch, one, other, -1.0 if number % 9 == 0 else 1.0)
+        for epoch in epochs
+        for one, other in wins
+        for number in range(units)
+    ]
+
+
+def test_three_rankers_are_decided() -> None:
+    scores: Scores = [row for row in draw(80, edge=0.9) if "elm" not in row]
+    for names in (NAMES[:3], NAMES[2::-1]):
+        made = report(tally_of(add(ChoiceSums(), scores)), ReportSettings(start_rankers=names, control="cedar"))
+        assert made.choice is not None
+        assert (made.choice.decided, made.verdict.winner, made.verdict.code) == (True, "ash", "preferred")
+        assert "ash is the best of 3 rankers" in str(made)
+
+
+def make_cycle(last: Scores) -> Report:
+    """Birch loses against ash, then ash against cedar, and the last scores say how birch and cedar compare."""
+    scores = rounds(range(2), 60, ("ash", "birch"), ("ash", "elm"), ("cedar", "elm"))
+    return report_of(add(ChoiceSums(), [*scores, *last, *rounds(range(4, 7), 90, ("cedar", "ash"))]))
+
+
+def test_a_ranker_that_left_against_an_earlier_leader_is_not_worse_than_the_last_one() -> None:
+    made = make_cycle(rounds(range(2), 40, ("birch", "cedar")))
+    assert made.choice is not None
+    birch = next(one for one in made.choice.rankers if one.ranker == "birch")
+    assert (made.choice.leader, birch.state, birch.left_against, birch.shown) == ("cedar", "worse", "ash", None)
+    assert birch.interval is not None
+    assert birch.interval[0] > 0
+    assert (made.choice.decided, made.verdict.code, made.verdict.winner) == (False, "no_best", None)
+    assert "People prefer birch to cedar: rankers beat each other in a cycle." in made.verdict.sentence
+    assert "left: it is worse than ash" in str(made)
+    unknown = make_cycle([])
+    assert (unknown.verdict.code, unknown.verdict.winner) == ("no_best", None)
+    assert "cycle" not in unknown.verdict.sentence
+
+
+def test_a_ranker_that_left_against_an_earlier_leader_may_be_shown_to_be_worse_than_the_last_one() -> None:
+    made = make_cycle(rounds(range(2), 60, ("cedar", "birch")))
+    assert made.choice is not None
+    birch = next(one for one in made.choice.rankers if one.ranker == "birch")
+    assert (birch.left_against, birch.shown) == ("ash", "worse")
+    assert (made.choice.decided, made.verdict.code, made.verdict.winner) == (True, "preferred", "cedar")
+    assert made.verdict.codes == ("preferred", "no_worse")
+
+
+def test_margins_do_not_add_up_along_a_chain_of_leaders() -> None:
+    # Against ash, birch gains less than the margin; ash then leaves against cedar, with which birch was never compared.
+    narrow: Scores = [(number, 0, "ash", "birch", -0.1 + 0.2 * (number % 2)) for number in range(200)]
+    scores = [*rounds(range(1), 60, ("ash", "elm"), ("cedar", "elm")), *narrow]
+    made = report_of(add(ChoiceSums(), [*scores, *rounds(range(4, 7), 90, ("cedar", "ash"))]), margin=0.3)
+    assert made.choice is not None
+    birch = next(one for one in made.choice.rankers if one.ranker == "birch")
+    assert (made.choice.leader, birch.state, birch.left_against, birch.shown) == ("cedar", "no_gain", "ash", None)
+    assert (made.choice.decided, made.verdict.code) == (False, "no_best")
+
+
+def state_of(name: str, state: str, shown: str | None = None, interval: Any = None) -> RankerState:
+    return RankerState(name, state, 0.1, 1.0, None, interval, shown=shown)
+
+
 @pytest.mark.parametrize(
-    ("states", "decided", "control", "code", "winner"),
+    ("states", "control", "codes", "winner"),
     [
-        (["worse", "worse"], True, "elm", "preferred", "ash"),
-        (["worse", "worse"], True, "ash", "worse", "ash"),
-        (["worse", "no_gain"], True, "elm", "no_worse", None),
-        (["worse", "in"], False, "elm", "undecided", None),
+        (["worse", "worse"], "birch", ["preferred", "no_worse"], "ash"),
+        (["worse", "worse"], "ash", ["worse"], "ash"),
+        (["worse", "worse"], None, ["preferred"], "ash"),
+        (["worse", "no_gain"], "birch", ["no_worse", "preferred"], None),
+        (["worse", "no_gain"], "cedar", ["no_worse"], None),
+        (["worse", "no_gain"], "ash", ["no_worse"], None),
+        (["worse", "in"], "birch", ["undecided", "preferred", "no_worse"], None),
+        (["worse", "in"], "cedar", ["undecided"], None),
+        (["worse", None], "birch", ["no_best", "preferred", "no_worse"], None),
     ],
 )
-def test_verdict_codes(states: list[str], decided: bool, control: str, code: str, winner: str | None) -> None:
-    rankers = [RankerState(name, state, 0.1, 1.0) for name, state in zip(NAMES[1:], states, strict=False)]
-    result = ChoiceResult("ash", decided, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), *rankers))
-    verdict = choice_verdict(result, [], control)
-    assert (verdict.code, verdict.winner, verdict.trusted) == (code, winner, True)
-    broken = choice_verdict(result, [Check("Events", FAILED, "none")], control)
-    assert (broken.code, broken.trusted) == ("broken", False)
-    assert code in broken.codes
+def test_verdict_codes(states: list[str | None], control: str | None, codes: list[str], winner: str | None) -> None:
+    others = [
+        state_of(name, state or "worse", None if state == "in" else state)
+        for name, state in zip(NAMES[1:], states, strict=False)
+    ]
+    decided = all(one.shown for one in others)
+    result = ChoiceResult("ash", decided, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), *others))
+    verdict = choice_verdict(result, [], control, 0.01)
+    assert (verdict.code, list(verdict.codes), verdict.winner, verdict.trusted) == (codes[0], codes, winner, True)
+    broken = choice_verdict(result, [Check("Events", FAILED, "none")], control, 0.01)
+    assert (broken.code, list(broken.codes), broken.trusted) == ("broken", ["broken", *codes], False)
+
+
+@pytest.mark.parametrize(
+    ("interval", "codes"),
+    [
+        ((-0.2, -0.1), ["preferred", "no_worse"]),
+        ((-0.2, 0.005), ["no_worse"]),
+        ((-0.005, 0.005), ["alike", "no_worse"]),
+        ((0.1, 0.2), ["worse"]),
+        ((-0.2, 0.2), []),
+        (None, []),
+    ],
+)
+def test_codes_say_what_the_interval_of_the_control_shows(interval: Any, codes: list[str]) -> None:
+    upper = 1.0 if interval is None else interval[1]
+    control = state_of("elm", "in", "worse" if upper < 0 else "no_gain" if upper < 0.01 else None, interval)
+    result = ChoiceResult("ash", False, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), control))
+    assert choice_verdict(result, [], "elm", 0.01).codes == ("undecided", *codes)

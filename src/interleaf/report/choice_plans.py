@@ -16,8 +16,10 @@ from interleaf.kernels.buckets import BUCKETS, buckets
 from interleaf.stats.elimination import (
     WORSE,
     Against,
+    JointComparison,
     LeaderSums,
     PairMeans,
+    compare_jointly,
     compare_with_leader,
     find_leader,
     find_leaving,
@@ -43,11 +45,11 @@ from interleaf.tally.score_sums import ONE
 class ChoiceHistory:
     """The cells of sums in the order of epochs, read up to an epoch; rankers are numbered as in `rankers`."""
 
-    def __init__(self, sums: ChoiceSums, rankers: Sequence[str]) -> None:
+    def __init__(self, sums: ChoiceSums, rankers: Sequence[str], confidence: float) -> None:
         numbers = number_rankers(sums, rankers)
         rows = sums.cells.rows
         rows = rows[np.argsort(rows[:, EPOCH], kind="stable")]
-        self.rankers, self._known = tuple(rankers), 0
+        self.rankers, self.confidence, self._known = tuple(rankers), confidence, 0
         self._epochs = rows[:, EPOCH]
         self._units, self._buckets = rows[:, UNIT].view(np.uint64), buckets(rows[:, UNIT].view(np.uint64))
         self._pairs = numbers[rows[:, FIRST : SECOND + 1]]
@@ -83,6 +85,10 @@ class ChoiceHistory:
         units = np.bincount(seen[:, 1].astype(np.int64), minlength=size)
         return LeaderSums(sums.reshape(BUCKETS, size), counts.reshape(BUCKETS, size), units)
 
+    def compare(self, leader: int, others: Sequence[int]) -> list[JointComparison]:
+        """These rankers against one, by what was read."""
+        return compare_jointly(self.leader_sums(leader), others, len(self.rankers), self.confidence)
+
 
 class ChoiceStep(NamedTuple):
     """What the results until an epoch say: who left so far, who is left, who leads, and the others against the leader.
@@ -102,31 +108,32 @@ class ChoiceStep(NamedTuple):
         return [(self.leader, ranker) for ranker in find_nearly_leaving(self.against) if ranker in self.left]
 
 
-def next_step(
-    history: ChoiceHistory, epoch: int, exits: Sequence[RankerExit], confidence: float, margin: float
-) -> ChoiceStep:
+def next_step(history: ChoiceHistory, epoch: int, exits: Sequence[RankerExit], margin: float) -> ChoiceStep:
     """The step of one more epoch, after those who left before."""
     history.read_until(epoch)
-    rankers, gone = history.rankers, {one.ranker for one in exits}
-    left = [place for place, ranker in enumerate(rankers) if ranker not in gone]
+    rankers, left = history.rankers, list_left(history.rankers, exits)
     leader = find_leader(history.means, left)
     worse = sum(one.code == WORSE for one in exits)
-    against = compare_with_leader(history.leader_sums(leader), left, leader, len(rankers), worse, confidence)
-    leaving = find_leaving(against, leader, margin)
+    compared = history.compare(leader, [one for one in left if one != leader])
+    against = compare_with_leader(compared, len(rankers), worse, history.confidence)
+    leaving = find_leaving(against, margin)
     new = [RankerExit(rankers[one.ranker], one.code, rankers[leader], epoch, one.bound) for one in leaving]
     out = {one.ranker for one in leaving}
     return ChoiceStep(epoch, (*exits, *new), [one for one in left if one not in out], leader, against)
 
 
-def walk(
-    sums: ChoiceSums, rankers: Sequence[str], confidence: float, margin: float, last: int | None = None
-) -> list[ChoiceStep]:
+def list_left(rankers: Sequence[str], exits: Sequence[RankerExit]) -> list[int]:
+    """The numbers of the rankers that have not left."""
+    gone = {one.ranker for one in exits}
+    return [place for place, ranker in enumerate(rankers) if ranker not in gone]
+
+
+def walk(history: ChoiceHistory, margin: float, last: int | None = None) -> list[ChoiceStep]:
     """The steps of all epochs with results, until the epoch `last`."""
-    history = ChoiceHistory(sums, rankers)
     steps: list[ChoiceStep] = []
     for epoch in history.epochs:
         if last is None or epoch <= last:
-            steps.append(next_step(history, epoch, steps[-1].exits if steps else (), confidence, margin))
+            steps.append(next_step(history, epoch, steps[-1].exits if steps else (), margin))
     return steps
 
 
@@ -138,7 +145,7 @@ def plan_from_results(
     `gone` left by earlier plans. They follow from the sums, unless units were sampled since then: nobody comes back.
     """
     known = last_known(experiment, epoch)
-    steps = walk(sums, experiment.rankers, experiment.confidence, experiment.margin, known)
+    steps = walk(ChoiceHistory(sums, experiment.rankers, experiment.confidence), experiment.margin, known)
     names = {one.ranker for one in gone}
     exits = (*gone, *(one for one in (steps[-1].exits if steps else ()) if one.ranker not in names))
     nearly = [

@@ -76,7 +76,7 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     codes = verdict.codes if verdict.trusted else ()
     budget, failed = settings.max_units, ", ".join(_failed(report).values())
     reasons = {
-        STOP_DECIDED: verdict.sentence if _DECISIONS & {*codes} or _is_chosen(report) else "",
+        STOP_DECIDED: verdict.sentence if _is_decided(report) else "",
         STOP_ALIKE: verdict.sentence if VerdictCode.ALIKE.value in codes else "",
         STOP_BROKEN: f"these health checks failed: {failed}" if failed else "",
         STOP_GUARDRAIL: several(verdict.broken_guardrails, MAX_NAMED),
@@ -86,9 +86,11 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     return next(applies, "")
 
 
-def _is_chosen(report: ReportData) -> bool:
-    """Whether the best of many rankers is chosen: all others left."""
-    return report.verdict.trusted and report.choice is not None and report.choice.decided
+def _is_decided(report: ReportData) -> bool:
+    """Whether a preference is shown; if the best of many rankers is chosen, whether that is decided."""
+    if report.choice is not None:
+        return report.verdict.trusted and report.choice.decided
+    return report.verdict.trusted and bool(_DECISIONS & {*report.verdict.codes})
 
 
 def delay_after(tries: int, chance: float) -> int:

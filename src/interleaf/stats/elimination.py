@@ -31,6 +31,8 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.stats import compare, sequence
 from interleaf.stats.compare import Estimate, Interval, significance
+from interleaf.stats.multiplicity import holm_levels
+from interleaf.stats.sequence import Anytime
 
 WORSE, NO_GAIN = "worse", "no_gain"
 UNSEEN = 4  # units with other scores that may be missing by chance
@@ -61,10 +63,22 @@ class LeaderSums(NamedTuple):
     units: Array
 
 
-class Against(NamedTuple):
-    """A ranker against the leader: the estimate, its error and two intervals, the first of them by Holm's correction.
+class JointComparison(NamedTuple):
+    """A ranker against the leader: the estimate, its units, and the interval by Bonferroni's correction.
 
-    What could not be computed is None, and `reason` says why.
+    The interval holds for all pairs of the rankers at the start together. The p-value is not corrected.
+    """
+
+    ranker: int
+    estimate: Estimate
+    units: int
+    joint: Anytime
+
+
+class Against(NamedTuple):
+    """A ranker against the leader: the estimate, the intervals by Holm's and by Bonferroni's correction, and the units.
+
+    What could not be computed is None.
     """
 
     ranker: int
@@ -72,15 +86,13 @@ class Against(NamedTuple):
     interval: Interval | None
     joint: Interval | None
     units: int
-    reason: str
 
 
 class Leaving(NamedTuple):
-    """A ranker that can leave: why, which ranker led, and the upper end of its interval against it."""
+    """A ranker that can leave: why, and the upper end of its interval against the leader."""
 
     ranker: int
     code: str
-    leader: int
     bound: float
 
 
@@ -97,33 +109,40 @@ def find_leader(pairs: PairMeans, left: Sequence[int]) -> int:
     return int(left[max(range(len(left)), key=lambda place: (beaten[place], size[place], -place))])
 
 
-def compare_with_leader(
-    sums: LeaderSums, left: Sequence[int], leader: int, rankers: int, worse: int, confidence: float
-) -> list[Against]:
-    """Each ranker that is left, except the leader, against the leader.
-
-    `rankers` is their number at the start, and `worse` how many left as worse: their hypotheses are rejected already.
-    """
-    others = [ranker for ranker in left if ranker != leader]
-    units = np.maximum(sums.units[others], 1)
+def compare_jointly(sums: LeaderSums, others: Sequence[int], rankers: int, confidence: float) -> list[JointComparison]:
+    """These rankers against the leader; `rankers` is the number of all at the start."""
+    units = np.maximum(sums.units[list(others)], 1)
     estimates = [
         _with_cautious_error(one, number, confidence)
         for one, number in zip(
             compare.estimates(sums.sums[:, others], sums.counts[:, others], confidence), units.tolist(), strict=True
         )
     ]
-    every, alpha = rankers * (rankers - 1) // 2, significance(confidence)
-    p_values = [one.p_value for one in sequence.anytimes(estimates, units, None, confidence)]
-    levels = _holm_levels(p_values, every - worse, alpha)
-    at_level = {
-        level: sequence.anytimes(estimates, units, None, 1 - level) for level in {*levels, alpha / every}
-    }  # few levels differ
+    level = significance(confidence) / count_pairs(rankers)
+    anytimes = sequence.anytimes(estimates, units, None, 1 - level)
+    numbers = sums.units[list(others)].tolist()
+    return [JointComparison(*one) for one in zip(others, estimates, numbers, anytimes, strict=True)]
+
+
+def count_pairs(rankers: int) -> int:
+    """The number of pairs of so many rankers."""
+    return rankers * (rankers - 1) // 2
+
+
+def compare_with_leader(
+    compared: Sequence[JointComparison], rankers: int, worse: int, confidence: float
+) -> list[Against]:
+    """The rankers that are left, with intervals by Holm's correction, too.
+
+    `rankers` is their number at the start, and `worse` how many left as worse: their hypotheses are rejected already.
+    """
+    alpha = significance(confidence)
+    levels = holm_levels([one.joint.p_value for one in compared], alpha, count_pairs(rankers) - worse)
+    estimates, units = [one.estimate for one in compared], np.array([max(one.units, 1) for one in compared])
+    at_level = {level: sequence.anytimes(estimates, units, None, 1 - level) for level in {*levels}}  # few levels differ
     return [
-        Against(
-            *(ranker, estimates[place].value, at_level[levels[place]][place].interval),
-            *(at_level[alpha / every][place].interval, int(sums.units[ranker]), at_level[levels[place]][place].reason),
-        )
-        for place, ranker in enumerate(others)
+        Against(one.ranker, one.estimate.value, at_level[level][place].interval, one.joint.interval, one.units)
+        for place, (one, level) in enumerate(zip(compared, levels, strict=True))
     ]
 
 
@@ -142,14 +161,14 @@ def _with_cautious_error(estimate: Estimate, units: int, confidence: float) -> E
     return compare.with_error(estimate, error, estimate.effective_units, confidence)
 
 
-def find_leaving(against: Sequence[Against], leader: int, margin: float) -> list[Leaving]:
+def find_leaving(against: Sequence[Against], margin: float) -> list[Leaving]:
     """The rankers that can leave."""
     leaving = []
     for one in against:
         if one.interval is not None and one.interval[1] < 0:
-            leaving.append(Leaving(one.ranker, WORSE, leader, one.interval[1]))
+            leaving.append(Leaving(one.ranker, WORSE, one.interval[1]))
         elif one.joint is not None and one.joint[1] < margin:
-            leaving.append(Leaving(one.ranker, NO_GAIN, leader, one.joint[1]))
+            leaving.append(Leaving(one.ranker, NO_GAIN, one.joint[1]))
     return leaving
 
 
@@ -162,7 +181,7 @@ def find_nearly_leaving(against: Sequence[Against]) -> list[int]:
     >>> [
     ...     rows[one][0]
     ...     for one in find_nearly_leaving(
-    ...         [Against(place, sum(span) / 2, span, span, 300, "") for place, (_, span) in enumerate(rows)]
+    ...         [Against(place, sum(span) / 2, span, span, 300) for place, (_, span) in enumerate(rows)]
     ...     )
     ... ]
     ['near']
@@ -174,22 +193,6 @@ def find_nearly_leaving(against: Sequence[Against]) -> list[int]:
             if more <= NEAR:
                 near.append((more, one.ranker))
     return [ranker for _, ranker in sorted(near)]
-
-
-def _holm_levels(p_values: Sequence[float | None], hypotheses: int, alpha: float) -> list[float]:
-    """The level of each p-value by Holm's correction, where all other hypotheses are not rejected.
-
-    >>> [round(0.05 / level) for level in _holm_levels([0.01, None, 0.0001, 0.4], 190, 0.05)]
-    [189, 189, 190, 189]
-    """
-    in_order = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
-    levels, rejected = [0.0] * len(p_values), 0
-    for p_value, place in in_order:
-        levels[place] = alpha / (hypotheses - rejected)
-        if p_value > levels[place]:
-            break
-        rejected += 1
-    return [level or alpha / (hypotheses - rejected) for level in levels]
 
 
 def estimate_regret(gaps: Array, shown: Array) -> tuple[float, float] | None:
