@@ -360,9 +360,8 @@ class Experiment:
             chosen = resolve(ONE_LIST)
         object.__setattr__(self, "method", chosen.text)
         least, most = chosen.rankers
-        if self.mode == CHOOSE:
-            check_choice(self)
-        elif not least <= len(self.rankers) <= (most or MAX_RANKERS):
+        check_choice(self, self.mode == CHOOSE)
+        if self.mode != CHOOSE and not least <= len(self.rankers) <= (most or MAX_RANKERS):
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
             if self.mode != ONE_LIST:
