@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
-from interleaf import Experiment, Report, Tally, analyze
+from interleaf import Experiment, LogWriter, Report, Tally, analyze, interleave, tally_log
 from interleaf.errors import DataError
 from interleaf.report.build import report
 from interleaf.report.charts import charts
@@ -24,6 +25,8 @@ from interleaf.report.model import FAILED, Check
 from interleaf.report.rule import ReportSettings
 from interleaf.tally import About
 from interleaf.tally.choice_sums import ChoiceSums
+from tests.report.test_weights_of_people import visits
+from tests.support.log_rows import table_of
 
 NAMES = ("ash", "birch", "cedar", "elm")
 Scores = list[tuple[int, int, str, str, float]]  # the unit, the epoch, a pair, and the score of its first ranker
@@ -322,3 +325,38 @@ def test_codes_say_what_the_interval_of_the_control_shows(interval: Any, codes: 
     control = state_of("elm", "in", "worse" if upper < 0 else "no_gain" if upper < 0.01 else None, interval)
     result = ChoiceResult("ash", False, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), control))
     assert choice_verdict(result, [], "elm", 0.01).codes == ("undecided", *codes)
+
+
+def test_options_that_a_choice_does_not_have_are_refused_all_at_once() -> None:
+    tally = tally_of(add(ChoiceSums(), draw(5)))
+    given: dict[str, Any] = {"look": (1, 1), "planned_units": 50, "cluster": "unit_and_query", "aa": True}
+    given |= {"split": {"ash": 0.5}}
+    with pytest.raises(DataError) as problem:
+        analyze(tally, **given)
+    for name in given:
+        assert f"{name} is " in str(problem.value)
+    assert str(problem.value).count("leave it out") == len(given)
+
+
+def test_ways_to_read_a_log_that_a_choice_does_not_have_are_refused_all_at_once(tmp_path: Path) -> None:
+    with LogWriter(tmp_path, experiment="best") as writer:
+        for number in range(20):
+            shown = interleave({"ash": ["a", "b"], "birch": ["b", "a"]}, key=number)
+            impression = writer.impression(shown, unit=f"user-{number}", query="trees", attributes={"device": "m"})
+            writer.event(impression, rank=1, value=3.0)
+    (log,) = tmp_path.iterdir()
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    epochs = [{**row, "epoch": 7} if "documents" in row else row for row in rows]
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in epochs))
+    assert analyze(log).choice is not None
+    with pytest.raises(DataError) as problem:
+        analyze(log, values=True, by=["device"], examination=[1.0, 0.5])
+    for name in ("values", "by", "examination"):
+        assert f"{name} is " in str(problem.value)
+    with pytest.raises(DataError, match="sessions is 1800"):
+        tally_log(log, sessions=1800)
+
+
+def test_rankers_at_the_start_are_refused_for_other_logs() -> None:
+    with pytest.raises(DataError, match="start_rankers"):
+        analyze(table_of(visits([[1, -1]] * 5)), start_rankers=["production", "candidate"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from interleaf.errors import DataError
 from interleaf.experiment.epochs import RankerExit
 from interleaf.kernels.arrays import Array
 from interleaf.report.choice_plans import ChoiceHistory, list_left, number_rankers, walk
@@ -49,6 +50,20 @@ def add_choice(report: Report, sums: ChoiceSums, settings: ReportSettings) -> Re
         note_codes=tuple(code for code, _ in notes),
         notes=tuple(text for _, text in notes),
     )
+
+
+def find_unavailable(settings: ReportSettings) -> Iterator[DataError]:
+    """What was asked for that the report of a choice does not have."""
+    remedies = {
+        "look": "a choice is decided by anytime intervals, which may be checked at any time",
+        "planned_units": "the intervals of a choice do not depend on a plan",
+        "cluster": "the errors of a choice are clustered by unit over all epochs",
+        "aa": "an A/A test compares copies in the mode 'aa'",
+        "split": "a choice has no A/B buckets",
+    }
+    for name, why in remedies.items():
+        if (value := getattr(settings, name)) != getattr(ReportSettings(), name):
+            yield DataError(f"{name} is {value!r}, but the log is of a choice of the best of many: {why}; leave it out")
 
 
 def choose_best(sums: ChoiceSums, rankers: Sequence[str], settings: ReportSettings) -> ChoiceResult:
