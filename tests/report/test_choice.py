@@ -14,10 +14,11 @@ import pytest
 
 from interleaf import Experiment, LogWriter, Report, Tally, analyze, interleave, tally_log
 from interleaf.errors import DataError
+from interleaf.experiment.epochs import RankerExit
 from interleaf.report.build import report
 from interleaf.report.charts import charts
 from interleaf.report.choice import choice_verdict
-from interleaf.report.choice_plans import ChoiceHistory, plan_from_results, walk
+from interleaf.report.choice_plans import ChoiceHistory, next_step, plan_from_results, walk
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
 from interleaf.report.choice_sections import choice, share_rows
 from interleaf.report.format import Names
@@ -104,6 +105,16 @@ def test_steps_do_not_depend_on_later_epochs() -> None:
     gone = [one.ranker for one in whole[-1].exits]
     assert len(set(gone)) == len(gone)
     assert all(one.exits[: len(before.exits)] == before.exits for before, one in pairwise(whole))
+
+
+@pytest.mark.parametrize(("units", "edge"), [(60, 0.6), (3, 0.3), (1, 0.0)])
+def test_sums_that_grow_with_each_epoch_give_the_same_steps_as_those_of_all_epochs(units: int, edge: float) -> None:
+    sums = add(ChoiceSums(), [*draw(60, units, edge=edge), (0, 61, "ash", "birch", 1.0)])
+    exits: tuple[RankerExit, ...] = ()
+    for step in walk(ChoiceHistory(sums, NAMES, 0.95), 0.01):
+        assert step == next_step(ChoiceHistory(sums, NAMES, 0.95), step.epoch, exits, 0.01)
+        exits = step.exits
+    assert (units < 60) != bool(exits)
 
 
 def test_nobody_comes_back_into_a_plan() -> None:

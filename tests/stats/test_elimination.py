@@ -13,10 +13,10 @@ from interleaf.stats.elimination import (
     NO_GAIN,
     WORSE,
     Against,
+    Comparisons,
     LeaderSums,
     PairMeans,
     compare_jointly,
-    compare_with_leader,
     estimate_regret,
     find_leader,
     find_leaving,
@@ -38,8 +38,9 @@ def leader_sums(means: list[float], size: int = BUCKETS, seed: int = 1) -> Leade
 
 def compare_all(sums: LeaderSums, rankers: int, worse: int = 0) -> list[Against]:
     """All others against the first ranker, which leads."""
-    others = range(1, sums.sums.shape[1])
-    return compare_with_leader(compare_jointly(sums, others, rankers, 0.95), rankers, worse, 0.95)
+    others, comparisons = range(1, sums.sums.shape[1]), Comparisons(rankers, 0.95)
+    comparisons.update(sums, others)
+    return comparisons.correct(others, worse)
 
 
 @given(st.integers(2, 6), st.randoms(use_true_random=False))
@@ -55,7 +56,7 @@ def test_the_leader_beats_most_others(rankers: int, chance: object) -> None:
         parts = [Fraction(int(min(counts[one, other], 10)), 10) * int(np.sign(means[one, other])) for other in left]
         return sum(parts, Fraction(0))
 
-    leader = find_leader(PairMeans(means * counts, counts), left)
+    leader = find_leader(PairMeans.of(means * counts, counts), left)
     best = [one for one in left if copeland(one) == max(map(copeland, left))]
     sums = {one: int(means[one, left].sum()) for one in best}
     assert leader == min(one for one in best if sums[one] == max(sums.values()))

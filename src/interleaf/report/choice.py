@@ -74,7 +74,7 @@ def choose_best(sums: ChoiceSums, rankers: Sequence[str], settings: ReportSettin
     history.read_until(max(history.epochs, default=0))
     left = list_left(rankers, exits)
     leader = find_leader(history.means, left)
-    others = history.compare(leader, [place for place in range(len(rankers)) if place != leader])
+    others = history.compare(leader).of([place for place in range(len(rankers)) if place != leader])
     shown = count_lists(sums, rankers)
     states = _states(leader, others, exits, rankers, shown, margin)
     decided = len(left) == 1 and all(one.shown for one in states[1:])

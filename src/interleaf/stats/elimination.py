@@ -41,15 +41,29 @@ ENOUGH = 10  # scores of units in epochs with which a pair counts fully for the 
 
 
 class PairMeans(NamedTuple):
-    """`sums[i, j]` of the scores of i over j, which is -`sums[j, i]`, and `counts[i, j]` of units in epochs."""
+    """`sums[i, j]` of the scores of i over j, which is -`sums[j, i]`, and `counts[i, j]` of units in epochs.
+
+    `means` are the estimates, 0 for pairs that were never compared. `beaten` is 1 where i beats j and -1 where j beats
+    i, and less for pairs with fewer than `ENOUGH` scores.
+    """
 
     sums: Array
     counts: Array
+    means: Array
+    beaten: Array
 
-    @property
-    def means(self) -> Array:
-        """The estimates `[i, j]`; 0 for pairs that were never compared."""
-        return compare.quotient(self.sums, self.counts)
+    @classmethod
+    def of(cls, sums: Array, counts: Array) -> PairMeans:
+        """The means of sums."""
+        means = compare.quotient(sums, counts)
+        return cls(sums, counts, means, np.sign(means) * np.minimum(counts / ENOUGH, 1.0))
+
+    def add(self, first: Array, second: Array, scores: Array) -> None:
+        """Add scores of rankers over others; the means of these pairs are computed again."""
+        np.add.at(self.sums, (first, second), scores)
+        np.add.at(self.counts, (first, second), 1)
+        changed = PairMeans.of(self.sums[first, second], self.counts[first, second])
+        self.means[first, second], self.beaten[first, second] = changed.means, changed.beaten
 
 
 class LeaderSums(NamedTuple):
@@ -100,24 +114,21 @@ def find_leader(pairs: PairMeans, left: Sequence[int]) -> int:
     """The ranker with the highest Copeland score among those left; of several, the one with the largest mean estimate.
 
     >>> sums = np.array([[0, 2, 2], [-2, 0, 12], [-2, -12, 0]])
-    >>> find_leader(PairMeans(sums, np.full((3, 3), 20)), [0, 1, 2])
+    >>> find_leader(PairMeans.of(sums, np.full((3, 3), 20)), [0, 1, 2])
     0
     """
-    some = pairs.means[np.ix_(left, left)]
-    weights = np.minimum(pairs.counts[np.ix_(left, left)] / ENOUGH, 1.0)
-    beaten, size = (np.sign(some) * weights).sum(axis=1).round(9), some.sum(axis=1)
+    means, beaten = pairs.means, pairs.beaten
+    if len(left) < len(means):
+        means, beaten = means[np.ix_(left, left)], beaten[np.ix_(left, left)]
+    beaten, size = beaten.sum(axis=1).round(9), means.sum(axis=1)
     return int(left[max(range(len(left)), key=lambda place: (beaten[place], size[place], -place))])
 
 
 def compare_jointly(sums: LeaderSums, others: Sequence[int], rankers: int, confidence: float) -> list[JointComparison]:
     """These rankers against the leader; `rankers` is the number of all at the start."""
     units = np.maximum(sums.units[list(others)], 1)
-    estimates = [
-        _with_cautious_error(one, number, confidence)
-        for one, number in zip(
-            compare.estimates(sums.sums[:, others], sums.counts[:, others], confidence), units.tolist(), strict=True
-        )
-    ]
+    plain = compare.estimates(sums.sums[:, others], sums.counts[:, others], confidence)
+    estimates = _with_cautious_errors(plain, units.tolist(), confidence)
     level = significance(confidence) / count_pairs(rankers)
     anytimes = sequence.anytimes(estimates, units, None, 1 - level)
     numbers = sums.units[list(others)].tolist()
@@ -129,36 +140,71 @@ def count_pairs(rankers: int) -> int:
     return rankers * (rankers - 1) // 2
 
 
-def compare_with_leader(
-    compared: Sequence[JointComparison], rankers: int, worse: int, confidence: float
-) -> list[Against]:
-    """The rankers that are left, with intervals by Holm's correction, too.
+class Comparisons:
+    """All other rankers against one leader. Where results come, only their rankers are compared again.
 
-    `rankers` is their number at the start, and `worse` how many left as worse: their hypotheses are rejected already.
+    `rankers` is the number of all rankers at the start.
     """
-    alpha = significance(confidence)
-    levels = holm_levels([one.joint.p_value for one in compared], alpha, count_pairs(rankers) - worse)
-    estimates, units = [one.estimate for one in compared], np.array([max(one.units, 1) for one in compared])
-    at_level = {level: sequence.anytimes(estimates, units, None, 1 - level) for level in {*levels}}  # few levels differ
-    return [
-        Against(one.ranker, one.estimate.value, at_level[level][place].interval, one.joint.interval, one.units)
-        for place, (one, level) in enumerate(zip(compared, levels, strict=True))
-    ]
+
+    def __init__(self, rankers: int, confidence: float) -> None:
+        self._rankers, self._confidence = rankers, confidence
+        self._compared: dict[int, JointComparison] = {}
+        self._intervals: dict[int, tuple[float, Interval | None]] = {}  # the last ones by Holm, each with its level
+
+    def update(self, sums: LeaderSums, changed: Sequence[int]) -> None:
+        """Compare these rankers with the leader by new sums."""
+        self._sums = sums
+        changed = changed if len(changed) > 1 else [*changed] * 2  # numpy adds up a single column in another order
+        for one in compare_jointly(sums, changed, self._rankers, self._confidence):
+            self._compared[one.ranker] = one
+            self._intervals.pop(one.ranker, None)
+
+    def of(self, others: Sequence[int]) -> list[JointComparison]:
+        """These rankers against the leader."""
+        return [self._compared[one] for one in others]
+
+    def correct(self, others: Sequence[int], worse: int) -> list[Against]:
+        """The others that are left, with intervals by Holm's correction, too.
+
+        `worse` is how many rankers left as worse: their hypotheses are rejected already.
+        """
+        compared, alpha = self.of(others), significance(self._confidence)
+        if len(others) == 1:
+            compared = compare_jointly(self._sums, others, self._rankers, self._confidence)
+            self._intervals.clear()
+        levels = holm_levels([one.joint.p_value for one in compared], alpha, count_pairs(self._rankers) - worse)
+        old: dict[float, list[JointComparison]] = {}
+        for one, level in zip(compared, levels, strict=True):
+            if self._intervals.get(one.ranker, (None,))[0] != level:
+                old.setdefault(level, []).append(one)
+        for level, some in old.items():  # few levels differ
+            units = np.array([max(one.units, 1) for one in some])
+            anytimes = sequence.anytimes([one.estimate for one in some], units, None, 1 - level)
+            for one, anytime in zip(some, anytimes, strict=True):
+                self._intervals[one.ranker] = level, anytime.interval
+        return [
+            Against(one.ranker, one.estimate.value, self._intervals[one.ranker][1], one.joint.interval, one.units)
+            for one in compared
+        ]
 
 
-def _with_cautious_error(estimate: Estimate, units: int, confidence: float) -> Estimate:
-    """The estimate with an error as large as if `UNSEEN` of the units had the opposite score, 1 or more.
+def _with_cautious_errors(estimates: Sequence[Estimate], units: Sequence[int], confidence: float) -> list[Estimate]:
+    """The estimates with errors as large as if `UNSEEN` of the units had the opposite score, 1 or more.
 
     If all scores are alike, they show no variance; but a few units with other scores may be missing by chance.
     """
-    if estimate.value is None or estimate.effective_units is None or estimate.effective_units < 2:
-        return estimate
-    effective = units * estimate.effective_units / estimate.buckets
-    size = abs(estimate.value)
-    error = math.sqrt(UNSEEN) * (size + max(size, 1.0)) / (effective + 1)
-    if error <= (estimate.error or 0.0):
-        return estimate
-    return compare.with_error(estimate, error, estimate.effective_units, confidence)
+    found, errors = list(estimates), dict[int, float]()
+    for place, (one, number) in enumerate(zip(estimates, units, strict=True)):
+        if one.value is not None and one.effective_units is not None and one.effective_units >= 2:
+            effective, size = number * one.effective_units / one.buckets, abs(one.value)
+            error = math.sqrt(UNSEEN) * (size + max(size, 1.0)) / (effective + 1)
+            if error > (one.error or 0.0):
+                errors[place] = error
+    some = [estimates[place] for place in errors]
+    sizes = [one.effective_units or 0.0 for one in some]
+    for place, one in zip(errors, compare.with_errors(some, [*errors.values()], sizes, confidence), strict=True):
+        found[place] = one
+    return found
 
 
 def find_leaving(against: Sequence[Against], margin: float) -> list[Leaving]:
