@@ -18,6 +18,7 @@ from interleaf.experiment.choose import epoch_at, epoch_start, last_known, overl
 from interleaf.experiment.epochs import EpochPlan, RankerExit, RankerGroup, find_group, plan_epoch
 from interleaf.kernels.arrays import Array
 from tests.oracles import dueling_bandits as oracle
+from tests.support.epoch_plans import shares_of
 from tests.support.frequencies import check_frequencies
 
 WINS = np.array([[0, 6, 5], [2, 0, 3], [1, 2, 0]])
@@ -141,7 +142,7 @@ def test_groups_are_of_rankers_that_are_left_and_not_too_large(algorithm: str, m
     for group in made.groups:
         assert 1 <= len(group.rankers) == len(set(group.rankers)) <= mixed
         assert "r3" not in group.rankers
-    assert sum(made.shares().values()) == pytest.approx(1)
+    assert sum(shares_of(made).values()) == pytest.approx(1)
 
 
 def test_a_tenth_of_the_draws_compares_rankers_even_if_one_leads_by_far() -> None:

@@ -15,18 +15,20 @@ import pytest
 from interleaf import Experiment, LogWriter, Report, Tally, analyze, interleave, tally_log
 from interleaf.errors import DataError
 from interleaf.experiment.epochs import RankerExit
+from interleaf.plots import areas
 from interleaf.report.build import report
 from interleaf.report.charts import charts
 from interleaf.report.choice import choice_verdict
 from interleaf.report.choice_plans import ChoiceHistory, next_step, plan_from_results, walk
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
-from interleaf.report.choice_sections import choice, share_rows
+from interleaf.report.choice_sections import choice, say_regret, share_rows
 from interleaf.report.format import Names
 from interleaf.report.model import FAILED, Check
 from interleaf.report.rule import ReportSettings
 from interleaf.tally import About
 from interleaf.tally.choice_sums import ChoiceSums
 from tests.report.test_weights_of_people import visits
+from tests.support.epoch_plans import shares_of
 from tests.support.log_rows import table_of
 
 NAMES = ("ash", "birch", "cedar", "elm")
@@ -127,7 +129,7 @@ def test_nobody_comes_back_into_a_plan() -> None:
     sampled = ChoiceSums()  # without any result
     again = plan_from_results(settings, 1, 21, sampled, made.exits)
     assert again.exits == made.exits
-    assert not {one.ranker for one in made.exits} & set(again.shares())
+    assert not {one.ranker for one in made.exits} & set(shares_of(again))
 
 
 def test_the_best_is_found_and_the_reasons_are_given() -> None:
@@ -371,3 +373,15 @@ def test_ways_to_read_a_log_that_a_choice_does_not_have_are_refused_all_at_once(
 def test_rankers_at_the_start_are_refused_for_other_logs() -> None:
     with pytest.raises(DataError, match="start_rankers"):
         analyze(table_of(visits([[1, -1]] * 5)), start_rankers=["production", "candidate"])
+
+
+def test_large_regrets_are_written_as_numbers() -> None:
+    result = ChoiceResult("ash", False, 9, 1, (), (), 1849.6, 20_000.4, 0.7, 3)
+    assert "Regret so far is 1,850; with equal shares it would be 20,000," in say_regret(result)
+
+
+def test_each_epoch_is_as_wide_as_the_others_in_the_chart() -> None:
+    rows = [{"epoch": epoch, "share": 0.5, "ranker": name, "place": 1} for epoch in (1, 4, 7) for name in NAMES[:2]]
+    spec = json.dumps(areas(rows, "epoch", "share", "ranker", "place", colours=dict.fromkeys(NAMES, "#000")))
+    assert spec.count('"epoch": 10,') == 2  # the last epochs end where the next one would begin
+    assert '"step-after"' in spec

@@ -61,7 +61,8 @@ people prefer the leader to the rankers of the list, by the estimates for 3 rank
     """
     if result.regret is None or result.regret_equal_shares is None or result.regret_saved is None:
         return f"The regret is not known: {result.reason}."
-    amounts = f"{digits(result.regret)}; with equal shares it would be {digits(result.regret_equal_shares)}"
+    regret, even = (digits(one) if one < 1000 else count(one) for one in (result.regret, result.regret_equal_shares))
+    amounts = f"{regret}; with equal shares it would be {even}"
     saved = result.regret_saved
     change = f"{share(saved)} was saved" if saved >= 0 else f"nothing was saved ({share(-saved)} more)"
     return (
