@@ -25,8 +25,12 @@ from interleaf import Experiment
 from interleaf.experiment.choose import last_known
 from interleaf.experiment.epochs import EpochPlan, RankerExit, plan_epoch
 from interleaf.kernels.arrays import Array
+from interleaf.report.choice import choice_verdict, choose_best
 from interleaf.report.choice_plans import ChoiceHistory, count_wins, next_step
-from interleaf.stats.elimination import WORSE
+from interleaf.report.model import Verdict
+from interleaf.report.rule import ReportSettings
+from interleaf.stats.elimination import NO_GAIN, WORSE
+from interleaf.stats.outlook import MARGIN
 from interleaf.tables import Table
 from interleaf.tally.choice_sums import ChoiceSums
 
@@ -48,6 +52,7 @@ class ChoiceWorld:
     tastes: float = 0.0
     ties: float = 0.0
     is_heavy_tailed: bool = False
+    margin: float = MARGIN
 
     @property
     def best(self) -> int | None:
@@ -66,6 +71,18 @@ def from_strengths(name: str, strengths: Array, **more: Any) -> ChoiceWorld:
     return ChoiceWorld(name, 1 / (1 + np.exp(strengths[None] - strengths[:, None])), **more)
 
 
+def three_in_a_cycle(rankers: int, edge: float = 0.4, margin: float = MARGIN) -> ChoiceWorld:
+    """Each of the first three rankers beats the next one, the third beats the first, and all three beat all others.
+
+    `edge` is by how much people prefer one of the three to the next one.
+    """
+    wins = np.full((rankers, rankers), 0.5)
+    wins[:3, 3:], wins[3:, :3] = 0.75, 0.25
+    for one in range(3):
+        wins[one, (one + 1) % 3], wins[(one + 1) % 3, one] = 0.5 + edge / 2, 0.5 - edge / 2
+    return ChoiceWorld(f"three of {rankers} rankers beat each other in a cycle", wins, margin=margin)
+
+
 def condorcet_not_borda(rankers: int) -> ChoiceWorld:
     """Ranker 0 beats everyone by a little; ranker 1 beats all but it by far, and wins most against a random one."""
     wins = np.tril(np.full((rankers, rankers), 0.45), -1) + np.triu(np.full((rankers, rankers), 0.55), 1)
@@ -81,13 +98,20 @@ class Outcome(NamedTuple):
     leader: int
     exits: tuple[RankerExit, ...]
     seen_most: int
+    verdict: Verdict
 
 
 def run(world: ChoiceWorld, algorithm: str, seed: int) -> Outcome:
     """One experiment, epoch by epoch."""
     chance, rankers = np.random.default_rng(seed), len(world.wins)
     names = [f"r{place:03d}" for place in range(rankers)]
-    settings = {"name": f"run-{seed}", "rankers": names, "mode": "choose", "algorithm": algorithm}
+    settings = {
+        "name": f"run-{seed}",
+        "rankers": names,
+        "mode": "choose",
+        "algorithm": algorithm,
+        "margin": world.margin,
+    }
     experiment, sums = Experiment.of(settings), ChoiceSums()
     crowd = Crowd(world, chance)
     regret, late, exits = 0.0, np.zeros(rankers), tuple[RankerExit, ...]()
@@ -95,14 +119,16 @@ def run(world: ChoiceWorld, algorithm: str, seed: int) -> Outcome:
         known = last_known(experiment, epoch)
         nearly: list[tuple[int, int]] = []
         if known >= 0:
-            step = next_step(ChoiceHistory(sums, names), known, exits, 0.95, experiment.margin)
+            step = next_step(ChoiceHistory(sums, names, 0.95), known, exits, experiment.margin)
             exits, nearly = step.exits, step.nearly
         plan = plan_epoch(experiment, 1, epoch, count_wins(sums, names, known), exits, known, "", nearly)
         shown = crowd.visit(plan, sums, epoch, IMPRESSIONS // EPOCHS)
         regret += float(shown @ world.gaps)
         late += shown * (epoch >= (1 - LATE) * EPOCHS)
-    step = next_step(ChoiceHistory(sums, names), EPOCHS, exits, 0.95, experiment.margin)
-    return Outcome(regret, step.leader, step.exits, int(late.argmax()))
+    step = next_step(ChoiceHistory(sums, names, 0.95), EPOCHS, exits, experiment.margin)
+    result = choose_best(sums, names, ReportSettings(start_rankers=names, margin=world.margin))
+    verdict = choice_verdict(result, (), None, experiment.margin)
+    return Outcome(regret, step.leader, step.exits, int(late.argmax()), verdict)
 
 
 class Crowd:
@@ -216,16 +242,31 @@ def regret_table(every: Runs, seed: int) -> Table:
 
 
 def false_statements(every: Runs) -> Iterator[Row]:
-    """How often a ranker is called worse, or one is named the winner, where no ranker is better than another."""
-    for world in worlds_without_a_best():
+    """How often a ranker is called worse, or one is named the winner, where no ranker is better than all others."""
+    exact = three_in_a_cycle(3, edge=0.2, margin=0.2)
+    for world in (*worlds_without_a_best(), three_in_a_cycle(RANKERS), exact):
         for algorithm in ("double_thompson", "self_sparring"):
             outcomes = every(world, algorithm)
-            worse = [sum(one.code == WORSE for one in outcome.exits) for outcome in outcomes]
-            size = f"{RANKERS} rankers, {IMPRESSIONS:,} impressions, {EPOCHS} epochs"
-            named = sum(number == RANKERS - 1 for number in worse)
+            size = f"{len(world.wins)} rankers, {IMPRESSIONS:,} impressions, {EPOCHS} epochs"
             where = f"{world.name}, {algorithm}"
-            yield Row("a false winner is named", where, size, *AT_MOST, named, len(outcomes))
-            yield Row("some ranker is called worse", where, size, *AT_MOST, sum(map(bool, worse)), len(outcomes))
+            counts = {"a false winner is named": [one.verdict.winner is not None for one in outcomes]}
+            if world is exact:
+                what = "a ranker better by exactly the margin leaves for no gain"
+                counts[what] = [has_false_no_gain(world, one) for one in outcomes]
+            elif (world.wins == 0.5).all():
+                called = [any(gone.code == WORSE for gone in one.exits) for one in outcomes]
+                counts["some ranker is called worse"] = called
+            for what, wrong in counts.items():
+                yield Row(what, where, size, *AT_MOST, sum(wrong), len(outcomes))
+
+
+def has_false_no_gain(world: ChoiceWorld, outcome: Outcome) -> bool:
+    """Whether a ranker left for lack of a gain that is better than that leader by the margin."""
+    return any(
+        2 * world.wins[int(one.ranker[1:]), int(one.leader[1:])] - 1 >= world.margin - 1e-9
+        for one in outcome.exits
+        if one.code == NO_GAIN
+    )
 
 
 if __name__ == "__main__":

@@ -132,19 +132,22 @@ def stacked(
 
 
 def areas(rows: Rows, x: str, share: str, part: str, place: str, *, colours: Mapping[str, str]) -> dict[str, Any]:
-    """Stacked areas of shares over x, in the order of `place`; bars, if there is one x only."""
-    altair = _altair()
+    """Stacked areas of shares, each until the next x, in the order of `place`; bars, if there is one x only."""
+    altair, places = _altair(), sorted({row[x] for row in rows})
+    if len(places) > 1:
+        end = 2 * places[-1] - places[-2]
+        rows = [*rows, *({**row, x: end} for row in rows if row[x] == places[-1])]
     axis = altair.Axis(format="%", title=share)
     base = _chart(rows).encode(
         y=altair.Y(f"{share}:Q", stack="normalize", axis=axis),
         order=altair.Order(f"{place}:Q"),
         color=_painted(part, colours),
     )
-    if len({row[x] for row in rows}) == 1:
+    if len(places) == 1:
         return _layers(base.mark_bar().encode(x=altair.X(f"{x}:O")), height=220)
     scale = altair.Scale(nice=False, zero=False)
     across = altair.X(f"{x}:Q", scale=scale, axis=altair.Axis(tickMinStep=1, title=x))
-    return _layers(base.mark_area(interpolate="step").encode(x=across), height=220)
+    return _layers(base.mark_area(interpolate="step-after").encode(x=across), height=220)
 
 
 def heat(

@@ -1,6 +1,8 @@
 """A choice of the best of many rankers: its settings, the epochs, the plan of an epoch, and the group of a user."""
 
+import itertools
 import json
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
@@ -8,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings as limits, strategies as st
 
 from interleaf import Experiment
 from interleaf.errors import ExperimentError
@@ -16,6 +18,7 @@ from interleaf.experiment.choose import epoch_at, epoch_start, last_known, overl
 from interleaf.experiment.epochs import EpochPlan, RankerExit, RankerGroup, find_group, plan_epoch
 from interleaf.kernels.arrays import Array
 from tests.oracles import dueling_bandits as oracle
+from tests.support.epoch_plans import shares_of
 from tests.support.frequencies import check_frequencies
 
 WINS = np.array([[0, 6, 5], [2, 0, 3], [1, 2, 0]])
@@ -37,11 +40,16 @@ def plan(settings: Experiment, epoch: int, wins: Array = WINS, exits: tuple[Rank
         ({"planned_units": 3}, "planned_units"),
         ({"max_units": 3, "stop_when": ["budget"]}, "max_units"),
         ({"epoch_minutes": 1440, "planned_days": 1}, "epoch_minutes"),
+        ({"epoch_minutes": 1440, "planned_days": 2}, "epoch_minutes"),
+        ({"epoch_minutes": 60, "planned_days": 2, "window_minutes": 2880}, "epoch_minutes"),
         ({"epoch_minutes": 0}, "epoch_minutes"),
         ({"algorithm": "merge_dts"}, "algorithm"),
         ({"max_mixed": 1}, "max_mixed"),
         ({"max_mixed": 3, "method": "balanced"}, "max_mixed"),
         ({"values": ["click"]}, "values"),
+        ({"value_margin": 3.0}, "value_margin"),
+        ({"by": ["device"]}, "by"),
+        ({"stop_when": ["decided", "alike"]}, "stop_when"),
         ({"margin": 0}, "margin"),
         ({"max_mixed": 3, "method": "probabilistic"}, "scheme"),
     ],
@@ -51,6 +59,34 @@ def test_settings_that_do_not_fit_are_refused_with_the_field(settings: dict[str,
         experiment(**settings)
     assert problem.value.field == field
     assert len(problem.value.remedy) > 20
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"epoch_minutes": 30}, {"algorithm": "self_sparring"}, {"max_mixed": 3}, {"planned_days": 9}],
+)
+@pytest.mark.parametrize("mode", ["compare", "one_list", "aa"])
+def test_other_modes_refuse_the_settings_of_a_choice(settings: dict[str, Any], mode: str) -> None:
+    (field,) = settings
+    about: dict[str, Any] = {"name": "shoes", "rankers": ["old", "new"], "mode": mode}
+    usual = getattr(Experiment.of(about), field)
+    assert getattr(Experiment.of({**about, field: usual}), field) == usual
+    with pytest.raises(ExperimentError, match="choose") as problem:
+        Experiment.of(about | settings)
+    assert problem.value.field == field
+
+
+@given(st.floats(5, 10_080), st.floats(0.01, 43_200), st.floats(0.001, 100))
+@limits(max_examples=50)
+def test_planned_days_have_an_epoch_that_can_use_results(minutes: float, window: float, days: float) -> None:
+    given: Any = {"epoch_minutes": minutes, "window_minutes": window}
+    unplanned = experiment(**given)
+    first = next(epoch for epoch in itertools.count() if last_known(unplanned, epoch) >= 0)
+    if epoch_start(unplanned, first) < days * 86_400_000_000:
+        assert experiment(**given, planned_days=days).planned_days == days
+    else:
+        with pytest.raises(ExperimentError, match=re.escape(f"window of {window:g} minutes")):
+            experiment(**given, planned_days=days)
 
 
 def test_a_thousand_rankers_can_be_chosen_from_and_a_hundred_compared() -> None:
@@ -106,7 +142,7 @@ def test_groups_are_of_rankers_that_are_left_and_not_too_large(algorithm: str, m
     for group in made.groups:
         assert 1 <= len(group.rankers) == len(set(group.rankers)) <= mixed
         assert "r3" not in group.rankers
-    assert sum(made.shares().values()) == pytest.approx(1)
+    assert sum(shares_of(made).values()) == pytest.approx(1)
 
 
 def test_a_tenth_of_the_draws_compares_rankers_even_if_one_leads_by_far() -> None:

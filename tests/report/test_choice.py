@@ -5,25 +5,31 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
-from interleaf import Experiment, Report, Tally, analyze
+from interleaf import Experiment, LogWriter, Report, Tally, analyze, interleave, tally_log
 from interleaf.errors import DataError
+from interleaf.experiment.epochs import RankerExit
+from interleaf.plots import areas
 from interleaf.report.build import report
 from interleaf.report.charts import charts
 from interleaf.report.choice import choice_verdict
-from interleaf.report.choice_plans import ChoiceHistory, plan_from_results, walk
+from interleaf.report.choice_plans import ChoiceHistory, next_step, plan_from_results, walk
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
-from interleaf.report.choice_sections import choice, share_rows
+from interleaf.report.choice_sections import choice, say_regret, share_rows
 from interleaf.report.format import Names
 from interleaf.report.model import FAILED, Check
 from interleaf.report.rule import ReportSettings
 from interleaf.tally import About
 from interleaf.tally.choice_sums import ChoiceSums
+from tests.report.test_weights_of_people import visits
+from tests.support.epoch_plans import shares_of
+from tests.support.log_rows import table_of
 
 NAMES = ("ash", "birch", "cedar", "elm")
 Scores = list[tuple[int, int, str, str, float]]  # the unit, the epoch, a pair, and the score of its first ranker
@@ -73,7 +79,7 @@ def test_epochs_count_by_their_units_and_units_by_epochs() -> None:
     means: defaultdict[Any, list[float]] = defaultdict(list)
     for number, epoch, one, other, score in scores:
         means[number, epoch, *sorted((one, other))].append(score if one < other else -score)
-    history = ChoiceHistory(add(ChoiceSums(), scores), NAMES)
+    history = ChoiceHistory(add(ChoiceSums(), scores), NAMES, 0.95)
     history.read_until(0)
     assert history.means.means[0, 1] == 1.0
     history.read_until(1)
@@ -86,17 +92,31 @@ def test_epochs_count_by_their_units_and_units_by_epochs() -> None:
     assert sums.sums[:, 0].sum() == pytest.approx(3 - 9)
 
 
+def history_of(scores: Scores) -> ChoiceHistory:
+    return ChoiceHistory(add(ChoiceSums(), scores), NAMES, 0.95)
+
+
 def test_steps_do_not_depend_on_later_epochs() -> None:
     scores = draw(30, edge=0.6)
-    whole = walk(add(ChoiceSums(), scores), NAMES, 0.95, 0.01)
+    whole = walk(history_of(scores), 0.01)
     assert whole[-1].exits
     for last in (0, 5, 20):
-        early = walk(add(ChoiceSums(), [row for row in scores if row[1] <= last]), NAMES, 0.95, 0.01)
+        early = walk(history_of([row for row in scores if row[1] <= last]), 0.01)
         assert early[-1] == whole[last]
-        assert walk(add(ChoiceSums(), scores), NAMES, 0.95, 0.01, last)[-1] == whole[last]
+        assert walk(history_of(scores), 0.01, last)[-1] == whole[last]
     gone = [one.ranker for one in whole[-1].exits]
     assert len(set(gone)) == len(gone)
     assert all(one.exits[: len(before.exits)] == before.exits for before, one in pairwise(whole))
+
+
+@pytest.mark.parametrize(("units", "edge"), [(60, 0.6), (3, 0.3), (1, 0.0)])
+def test_sums_that_grow_with_each_epoch_give_the_same_steps_as_those_of_all_epochs(units: int, edge: float) -> None:
+    sums = add(ChoiceSums(), [*draw(60, units, edge=edge), (0, 61, "ash", "birch", 1.0)])
+    exits: tuple[RankerExit, ...] = ()
+    for step in walk(ChoiceHistory(sums, NAMES, 0.95), 0.01):
+        assert step == next_step(ChoiceHistory(sums, NAMES, 0.95), step.epoch, exits, 0.01)
+        exits = step.exits
+    assert (units < 60) != bool(exits)
 
 
 def test_nobody_comes_back_into_a_plan() -> None:
@@ -109,7 +129,7 @@ def test_nobody_comes_back_into_a_plan() -> None:
     sampled = ChoiceSums()  # without any result
     again = plan_from_results(settings, 1, 21, sampled, made.exits)
     assert again.exits == made.exits
-    assert not {one.ranker for one in made.exits} & set(again.shares())
+    assert not {one.ranker for one in made.exits} & set(shares_of(again))
 
 
 def test_the_best_is_found_and_the_reasons_are_given() -> None:
@@ -183,7 +203,7 @@ def test_epochs_in_the_table_are_numbered_as_in_the_chart() -> None:
     section = choice(made, Names(NAMES))
     assert section is not None
     (row,) = [row for row in section.tables[0].rows if row[0] == "elm"]
-    assert row[2] == f"{gone // 10 + 1}"
+    assert row[1:3] == ("left: it is worse than ash", f"{gone // 10 + 1}")
 
 
 def test_rankers_at_the_start_that_do_not_fit_the_log_are_refused() -> None:
@@ -211,20 +231,157 @@ def test_a_chart_over_many_epochs_and_rankers_stays_small() -> None:
     assert list(by_epoch.values()) == pytest.approx([1.0] * len(by_epoch))
 
 
+def rounds(epochs: range, units: int, *wins: tuple[str, str]) -> Scores:
+    """In each epoch, all units prefer the first ranker of each pair, except for one of nine."""
+    return [
+        (number, epoch, one, other, -1.0 if number % 9 == 0 else 1.0)
+        for epoch in epochs
+        for one, other in wins
+        for number in range(units)
+    ]
+
+
+def test_three_rankers_are_decided() -> None:
+    scores: Scores = [row for row in draw(80, edge=0.9) if "elm" not in row]
+    for names in (NAMES[:3], NAMES[2::-1]):
+        made = report(tally_of(add(ChoiceSums(), scores)), ReportSettings(start_rankers=names, control="cedar"))
+        assert made.choice is not None
+        assert (made.choice.decided, made.verdict.winner, made.verdict.code) == (True, "ash", "preferred")
+        assert "ash is the best of 3 rankers" in str(made)
+
+
+def make_cycle(last: Scores) -> Report:
+    """Birch loses against ash, then ash against cedar, and the last scores say how birch and cedar compare."""
+    scores = rounds(range(2), 60, ("ash", "birch"), ("ash", "elm"), ("cedar", "elm"))
+    return report_of(add(ChoiceSums(), [*scores, *last, *rounds(range(4, 7), 90, ("cedar", "ash"))]))
+
+
+def test_a_ranker_that_left_against_an_earlier_leader_is_not_worse_than_the_last_one() -> None:
+    made = make_cycle(rounds(range(2), 40, ("birch", "cedar")))
+    assert made.choice is not None
+    birch = next(one for one in made.choice.rankers if one.ranker == "birch")
+    assert (made.choice.leader, birch.state, birch.left_against, birch.shown) == ("cedar", "worse", "ash", None)
+    assert birch.interval is not None
+    assert birch.interval[0] > 0
+    assert (made.choice.decided, made.verdict.code, made.verdict.winner) == (False, "no_best", None)
+    assert "People prefer birch to cedar: rankers beat each other in a cycle." in made.verdict.sentence
+    assert "left: it is worse than ash" in str(made)
+    unknown = make_cycle([])
+    assert (unknown.verdict.code, unknown.verdict.winner) == ("no_best", None)
+    assert "cycle" not in unknown.verdict.sentence
+
+
+def test_a_ranker_that_left_against_an_earlier_leader_may_be_shown_to_be_worse_than_the_last_one() -> None:
+    made = make_cycle(rounds(range(2), 60, ("cedar", "birch")))
+    assert made.choice is not None
+    birch = next(one for one in made.choice.rankers if one.ranker == "birch")
+    assert (birch.left_against, birch.shown) == ("ash", "worse")
+    assert (made.choice.decided, made.verdict.code, made.verdict.winner) == (True, "preferred", "cedar")
+    assert made.verdict.codes == ("preferred", "no_worse")
+
+
+def test_margins_do_not_add_up_along_a_chain_of_leaders() -> None:
+    # Against ash, birch gains less than the margin; ash then leaves against cedar, with which birch was never compared.
+    narrow: Scores = [(number, 0, "ash", "birch", -0.1 + 0.2 * (number % 2)) for number in range(200)]
+    scores = [*rounds(range(1), 60, ("ash", "elm"), ("cedar", "elm")), *narrow]
+    made = report_of(add(ChoiceSums(), [*scores, *rounds(range(4, 7), 90, ("cedar", "ash"))]), margin=0.3)
+    assert made.choice is not None
+    birch = next(one for one in made.choice.rankers if one.ranker == "birch")
+    assert (made.choice.leader, birch.state, birch.left_against, birch.shown) == ("cedar", "no_gain", "ash", None)
+    assert (made.choice.decided, made.verdict.code) == (False, "no_best")
+
+
+def state_of(name: str, state: str, shown: str | None = None, interval: Any = None) -> RankerState:
+    return RankerState(name, state, 0.1, 1.0, None, interval, shown=shown)
+
+
 @pytest.mark.parametrize(
-    ("states", "decided", "control", "code", "winner"),
+    ("states", "control", "codes", "winner"),
     [
-        (["worse", "worse"], True, "elm", "preferred", "ash"),
-        (["worse", "worse"], True, "ash", "worse", "ash"),
-        (["worse", "no_gain"], True, "elm", "no_worse", None),
-        (["worse", "in"], False, "elm", "undecided", None),
+        (["worse", "worse"], "birch", ["preferred", "no_worse"], "ash"),
+        (["worse", "worse"], "ash", ["worse"], "ash"),
+        (["worse", "worse"], None, ["preferred"], "ash"),
+        (["worse", "no_gain"], "birch", ["no_worse", "preferred"], None),
+        (["worse", "no_gain"], "cedar", ["no_worse"], None),
+        (["worse", "no_gain"], "ash", ["no_worse"], None),
+        (["worse", "in"], "birch", ["undecided", "preferred", "no_worse"], None),
+        (["worse", "in"], "cedar", ["undecided"], None),
+        (["worse", None], "birch", ["no_best", "preferred", "no_worse"], None),
     ],
 )
-def test_verdict_codes(states: list[str], decided: bool, control: str, code: str, winner: str | None) -> None:
-    rankers = [RankerState(name, state, 0.1, 1.0) for name, state in zip(NAMES[1:], states, strict=False)]
-    result = ChoiceResult("ash", decided, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), *rankers))
-    verdict = choice_verdict(result, [], control)
-    assert (verdict.code, verdict.winner, verdict.trusted) == (code, winner, True)
-    broken = choice_verdict(result, [Check("Events", FAILED, "none")], control)
-    assert (broken.code, broken.trusted) == ("broken", False)
-    assert code in broken.codes
+def test_verdict_codes(states: list[str | None], control: str | None, codes: list[str], winner: str | None) -> None:
+    others = [
+        state_of(name, state or "worse", None if state == "in" else state)
+        for name, state in zip(NAMES[1:], states, strict=False)
+    ]
+    decided = all(one.shown for one in others)
+    result = ChoiceResult("ash", decided, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), *others))
+    verdict = choice_verdict(result, [], control, 0.01)
+    assert (verdict.code, list(verdict.codes), verdict.winner, verdict.trusted) == (codes[0], codes, winner, True)
+    broken = choice_verdict(result, [Check("Events", FAILED, "none")], control, 0.01)
+    assert (broken.code, list(broken.codes), broken.trusted) == ("broken", ["broken", *codes], False)
+
+
+@pytest.mark.parametrize(
+    ("interval", "codes"),
+    [
+        ((-0.2, -0.1), ["preferred", "no_worse"]),
+        ((-0.2, 0.005), ["no_worse"]),
+        ((-0.005, 0.005), ["alike", "no_worse"]),
+        ((0.1, 0.2), ["worse"]),
+        ((-0.2, 0.2), []),
+        (None, []),
+    ],
+)
+def test_codes_say_what_the_interval_of_the_control_shows(interval: Any, codes: list[str]) -> None:
+    upper = 1.0 if interval is None else interval[1]
+    control = state_of("elm", "in", "worse" if upper < 0 else "no_gain" if upper < 0.01 else None, interval)
+    result = ChoiceResult("ash", False, 3, 0, (RankerState("ash", "leads", 0.5, 1.0), control))
+    assert choice_verdict(result, [], "elm", 0.01).codes == ("undecided", *codes)
+
+
+def test_options_that_a_choice_does_not_have_are_refused_all_at_once() -> None:
+    tally = tally_of(add(ChoiceSums(), draw(5)))
+    given: dict[str, Any] = {"look": (1, 1), "planned_units": 50, "cluster": "unit_and_query", "aa": True}
+    given |= {"split": {"ash": 0.5}}
+    with pytest.raises(DataError) as problem:
+        analyze(tally, **given)
+    for name in given:
+        assert f"{name} is " in str(problem.value)
+    assert str(problem.value).count("leave it out") == len(given)
+
+
+def test_ways_to_read_a_log_that_a_choice_does_not_have_are_refused_all_at_once(tmp_path: Path) -> None:
+    with LogWriter(tmp_path, experiment="best") as writer:
+        for number in range(20):
+            shown = interleave({"ash": ["a", "b"], "birch": ["b", "a"]}, key=number)
+            impression = writer.impression(shown, unit=f"user-{number}", query="trees", attributes={"device": "m"})
+            writer.event(impression, rank=1, value=3.0)
+    (log,) = tmp_path.iterdir()
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    epochs = [{**row, "epoch": 7} if "documents" in row else row for row in rows]
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in epochs))
+    assert analyze(log).choice is not None
+    with pytest.raises(DataError) as problem:
+        analyze(log, values=True, by=["device"], examination=[1.0, 0.5])
+    for name in ("values", "by", "examination"):
+        assert f"{name} is " in str(problem.value)
+    with pytest.raises(DataError, match="sessions is 1800"):
+        tally_log(log, sessions=1800)
+
+
+def test_rankers_at_the_start_are_refused_for_other_logs() -> None:
+    with pytest.raises(DataError, match="start_rankers"):
+        analyze(table_of(visits([[1, -1]] * 5)), start_rankers=["production", "candidate"])
+
+
+def test_large_regrets_are_written_as_numbers() -> None:
+    result = ChoiceResult("ash", False, 9, 1, (), (), 1849.6, 20_000.4, 0.7, 3)
+    assert "Regret so far is 1,850; with equal shares it would be 20,000," in say_regret(result)
+
+
+def test_each_epoch_is_as_wide_as_the_others_in_the_chart() -> None:
+    rows = [{"epoch": epoch, "share": 0.5, "ranker": name, "place": 1} for epoch in (1, 4, 7) for name in NAMES[:2]]
+    spec = json.dumps(areas(rows, "epoch", "share", "ranker", "place", colours=dict.fromkeys(NAMES, "#000")))
+    assert spec.count('"epoch": 10,') == 2  # the last epochs end where the next one would begin
+    assert '"step-after"' in spec

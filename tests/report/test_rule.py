@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interleaf import DataError, analyze
-from interleaf.report.rule import ReportSettings, decide, fractions, holm_levels
+from interleaf.report.rule import ReportSettings, decide, fractions
 from interleaf.stats.bootstrap import resample
 from interleaf.stats.compare import estimates
 from interleaf.stats.looks import spending, spending_p_value
-from interleaf.stats.multiplicity import holm
+from interleaf.stats.multiplicity import holm, holm_levels
 from tests.report.test_weights_of_people import visit, visits
 from tests.support.log_rows import Row, made_rows, table_of
 

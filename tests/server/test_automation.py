@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment
+from interleaf.report.choice_result import ChoiceResult
 from interleaf.report.guardrails import add_broken
 from interleaf.report.model import FAILED, Check, Guardrail, ReportData, Totals, Verdict, VerdictCode
 from interleaf.server import automation, webhooks
@@ -270,6 +272,18 @@ def test_which_verdicts_stop_an_experiment(
     settings = Experiment.of({"name": "x", "rankers": ["a", "b"], "stop_when": rules})
     failed = ("a",) if code == "broken" else ()
     assert find_stop_reason(settings, made_report(code, failed, codes=codes)) == stops
+
+
+@pytest.mark.parametrize(
+    ("code", "decided", "stops"),
+    [("undecided", False, ""), ("no_best", False, ""), ("no_worse", True, "rule decided: S.")],
+)
+def test_a_choice_is_stopped_when_it_is_decided_and_not_when_the_leader_beats_the_control(
+    code: str, decided: bool, stops: str
+) -> None:
+    settings = Experiment.of({"name": "x", "rankers": ["a", "b", "c"], "mode": "choose", "stop_when": ["decided"]})
+    made = made_report(code, codes=(code, "preferred", "no_worse"))
+    assert find_stop_reason(settings, replace(made, choice=ChoiceResult("a", decided, 3, 0, ()))) == stops
 
 
 @pytest.mark.parametrize(("units", "stops"), [(99, ""), (100, "rule budget: 100 units took part")])

@@ -32,6 +32,7 @@ from interleaf.store import open_store
 from interleaf.tally import Tally
 from interleaf.tally.choice_sums import ChoiceSums
 from tests.server.test_automation import look
+from tests.support.epoch_plans import shares_of
 from tests.support.services import MINUTE, START, Live, click, exported, listening, live
 from tests.support.stores import KINDS, address_of
 
@@ -130,7 +131,7 @@ def test_plans_follow_from_the_exported_log_bit_for_bit(service: Live, tmp_path:
     assert made[-1].results != made[0].results
     by_ranker = Counter[str]()
     for plan in made[3:]:
-        by_ranker.update(plan.shares())
+        by_ranker.update(shares_of(plan))
     assert by_ranker["r0"] > by_ranker["r5"]
 
 
@@ -361,7 +362,7 @@ def test_forty_feature_rankers_through_the_service(service: Live, tmp_path: Path
     assert choice["leader"] in list(rankings)[:10]
     assert choice["regret_saved"] > 0
     names = list(rankings)  # the best first
-    assert sum(share * names.index(name) for name, share in made[-1].shares().items()) < 18  # 19.5 with equal shares
+    assert sum(share * names.index(name) for name, share in shares_of(made[-1]).items()) < 18  # 19.5 with equal shares
     tally = tally_of(tmp_path / "log.parquet", service)
     assert [plan_from_results(settings_of(service), 1, plan.epoch, tally.choice) for plan in made] == made
     again = interleaf.analyze(tally, control="feature-01").to_dict()["choice"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from interleaf.analysis.two_tables import KINDS, TwoTables, open_log, split_events
 from interleaf.click_value.learned_credit import LearnedCredit
 from interleaf.decode.attributes import Exclusion, query_text
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, listed, raise_errors
 from interleaf.execution import local, spark
 from interleaf.execution.options import LogOptions
 from interleaf.execution.task import Task
@@ -147,8 +147,12 @@ def read_tally(log: Any, options: LogOptions) -> Tally:
         options = credit.apply_to(options)
     task = options.task(Task)
     if options.uses_spark(log):
-        return spark.tally_log(log, task)
-    return local.tally_log(log, task, threads=options.threads, progress=options.progress)
+        tally = spark.tally_log(log, task)
+    else:
+        tally = local.tally_log(log, task, threads=options.threads, progress=options.progress)
+    if tally.choice:
+        raise_errors(options.find_unavailable())
+    return tally
 
 
 def _is_tally(source: Any) -> bool:

@@ -198,6 +198,21 @@ class LogOptions:
             and getattr(self, option.name) not in (option.default, None, [])
         ]
 
+    def find_unavailable(self) -> Iterator[DataError]:
+        """What was asked for that a choice of the best of many rankers does not have."""
+        remedies = {
+            "values": "its rankers are compared by events, not by their values",
+            "sessions": "its lists are scored one by one, within epochs",
+            "by": "its report has no segments",
+            "examination": "its report has no lift",
+        }
+        for name, why in remedies.items():
+            if name in self.changed:
+                value = getattr(self, name)
+                yield DataError(
+                    f"{name} is {value!r}, but the log is of a choice of the best of many: {why}; leave it out"
+                )
+
     def uses_spark(self, log: Any) -> bool:
         """Whether Spark reads this log: a data frame of Spark always, other logs if the engine is `spark`.
 

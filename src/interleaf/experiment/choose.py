@@ -8,6 +8,8 @@ user and the epoch. Only the rankers of that group are run and mixed for the use
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING
 
 from interleaf.errors import ExperimentError, listed
@@ -21,11 +23,44 @@ MIN_CHOSEN, MAX_CHOSEN = 3, 1000  # rankers
 MAX_MIXED = 10  # rankers in one list
 MAX_OVERLAP = 60.0  # seconds for which a list may still be of the epoch before
 OVERLAP_SHARE = 0.1  # of an epoch, if that is less
+CHOICE_SETTINGS = ("epoch_minutes", "algorithm", "max_mixed", "planned_days")  # settings that no other mode has
+_BY_EVENTS = "rankers are chosen by clicks and other events, not by their values; leave the setting out"
+_WITHOUT_EFFECT = {
+    "values": _BY_EVENTS,
+    "value_margin": _BY_EVENTS,
+    "by": "the report of a choice is not split by attributes; leave the setting out",
+}
+_ALIKE = "alike"  # a stop rule
 _MINUTE, _DAY = 60_000_000, 86_400_000_000  # in microseconds
 
 
-def check_choice(experiment: Experiment) -> None:
-    """Raise ExperimentError if the settings do not fit a choice of the best of many rankers."""
+def check_choice(experiment: Experiment, chooses: bool) -> None:
+    """Raise ExperimentError if settings do not fit: those of a choice of the best of many, or of another experiment."""
+    if not chooses:
+        remedy = (
+            "this is for the purpose (mode) 'choose', the best of many rankers; give that purpose, or leave this out"
+        )
+        _refuse(experiment, dict.fromkeys(CHOICE_SETTINGS, remedy))
+        return
+    _check_rankers(experiment)
+    _check_epochs(experiment)
+    _refuse(experiment, _WITHOUT_EFFECT)
+    if _ALIKE in experiment.stop_when:
+        remedy = f"a choice never finds all rankers alike; leave {_ALIKE!r} out: the rule 'decided' stops a choice"
+        raise ExperimentError("stop_when", list(experiment.stop_when), remedy)
+
+
+def _refuse(experiment: Experiment, remedies: Mapping[str, str]) -> None:
+    """Raise ExperimentError if one of these settings differs from its default."""
+    for one in fields(experiment):
+        if one.name in remedies and one.default_factory is not MISSING:
+            value = getattr(experiment, one.name)
+            if value != one.default_factory():
+                raise ExperimentError(one.name, value, remedies[one.name])
+
+
+def _check_rankers(experiment: Experiment) -> None:
+    """Raise ExperimentError if there are too few or too many rankers, units or rankers in a list."""
     rankers, least_most = experiment.rankers, experiment.chosen.rankers
     if len(rankers) < MIN_CHOSEN:
         remedy = f"give {MIN_CHOSEN} to {MAX_CHOSEN:,} rankers; compare two rankers with the mode 'compare'"
@@ -48,15 +83,18 @@ def check_choice(experiment: Experiment) -> None:
     if experiment.max_units is not None and experiment.max_units <= len(rankers):
         remedy = f"there are {len(rankers)} rankers; give a budget of many more units, or fewer rankers"
         raise ExperimentError("max_units", experiment.max_units, remedy)
-    if experiment.planned_days is not None and 2 * epoch_length(experiment) > experiment.planned_days * _DAY:
+
+
+def _check_epochs(experiment: Experiment) -> None:
+    """Raise ExperimentError if no result can be used before the planned end."""
+    first = -last_known(experiment, 0)  # so many epochs later the results of the first one can be used
+    if experiment.planned_days is not None and experiment.planned_days * _DAY <= first * epoch_length(experiment):
         remedy = (
-            f"the experiment of {experiment.planned_days:g} days has no two epochs, so nothing would be learned from "
-            "the first; give shorter epochs, or more planned days"
+            f"the results of an epoch can be used {first} epochs later, when its attribution window of "
+            f"{experiment.window_minutes:g} minutes is over, and {experiment.planned_days:g} planned days have no such "
+            "epoch; give shorter epochs, a shorter window (window_minutes), or more planned days"
         )
         raise ExperimentError("epoch_minutes", experiment.epoch_minutes, remedy)
-    if experiment.values:
-        remedy = "rankers are chosen by clicks and other events, not by their values; leave the setting out"
-        raise ExperimentError("values", experiment.values, remedy)
 
 
 def epoch_length(experiment: Experiment) -> int:

@@ -69,19 +69,6 @@ class EpochPlan:
         """The draws of all groups."""
         return sum(group.draws for group in self.groups)
 
-    def shares(self) -> dict[str, float]:
-        """The share of each ranker that is shown in the epoch: its part of the places of the lists.
-
-        >>> groups = (RankerGroup(("a", "b"), 15), RankerGroup(("a",), 5))
-        >>> EpochPlan("shoes", 1, 7, 5, "", "double_thompson", groups).shares()
-        {'a': 0.625, 'b': 0.375}
-        """
-        shares: Counter[str] = Counter()
-        for group in self.groups:
-            for ranker in group.rankers:
-                shares[ranker] += group.draws / self.draws / len(group.rankers)  # type: ignore[assignment]
-        return dict(shares)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; `of` reads it back."""
         return asdict(self)

@@ -252,13 +252,8 @@ class Experiment:
             chosen = resolve(ONE_LIST)
         object.__setattr__(self, "method", chosen.text)
         least, most = chosen.rankers
-        if self.mode == CHOOSE:
-            check_choice(self)
-        elif given := [name for name in CHOICE_SETTINGS if getattr(self, name) != SETTINGS[name].metadata["default"]]:
-            remedy = f"this is for the purpose (mode) {CHOOSE!r}, the best of many rankers; give that purpose, or "
-            remedy += f"leave this at {SETTINGS[given[0]].metadata['default']!r}"
-            raise ExperimentError(given[0], getattr(self, given[0]), remedy)
-        elif not least <= len(self.rankers) <= (most or MAX_RANKERS):
+        check_choice(self, self.mode == CHOOSE)
+        if self.mode != CHOOSE and not least <= len(self.rankers) <= (most or MAX_RANKERS):
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
             if self.mode != ONE_LIST:
@@ -413,6 +408,5 @@ AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", 
 # The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
 AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}
-CHOICE_SETTINGS = ("epoch_minutes", "algorithm", "max_mixed", "planned_days")
 NOTES = ("owner", "hypothesis", "description", "tags")
 EDITABLE = (*NOTES, "stop_when", "max_units")  # they change no list and no number: they can always be edited

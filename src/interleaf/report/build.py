@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from interleaf.errors import DataError, listed, suggest
+from interleaf.errors import DataError, listed, raise_errors, suggest
 from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
 from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED
 from interleaf.metrics.guardrail_metrics import find_problems
 from interleaf.report.arms import arms, baseline
-from interleaf.report.choice import add_choice
+from interleaf.report.choice import add_choice, find_unavailable
 from interleaf.report.codes import CheckInput, FindText, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
 from interleaf.report.counts import counted_by
@@ -104,6 +104,12 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
 def _check(tally: Tally, settings: ReportSettings) -> None:
     start = settings.start_rankers
     names = (start or tally.choice.names) if tally.choice else tally.about.rankers
+    if tally.choice:
+        raise_errors(find_unavailable(settings))
+    if start and tally.about.rankers:
+        raise DataError(
+            f"start_rankers is {listed(start)}, but the log is of no choice of the best of many; leave it out"
+        )
     if tally.choice and start and (missing := sorted({*tally.choice.names} - {*start})):
         raise DataError(f"the log has lists of {listed(missing)}; name all rankers at the start, also those that left")
     if len(set(start)) < len(start):

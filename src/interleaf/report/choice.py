@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from interleaf.errors import DataError
+from interleaf.experiment.epochs import RankerExit
 from interleaf.kernels.arrays import Array
-from interleaf.report.choice_plans import ChoiceHistory, ChoiceStep, next_step, number_rankers, walk
+from interleaf.report.choice_plans import ChoiceHistory, list_left, number_rankers, walk
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, EpochShare, RankerState
 from interleaf.report.codes import NoteCode
+from interleaf.report.format import several
 from interleaf.report.model import Check, Verdict, VerdictCode
 from interleaf.report.report import Report
-from interleaf.report.rule import ReportSettings
+from interleaf.report.rule import ReportSettings, state
 from interleaf.report.verdict import list_failed
-from interleaf.stats.elimination import Against, compare_with_leader, estimate_regret
+from interleaf.stats.elimination import NO_GAIN, WORSE, JointComparison, estimate_regret, find_leader
 from interleaf.stats.outlook import MARGIN
 from interleaf.tally.choice_sums import LISTS, RANKER, SIZE, ChoiceSums
 
@@ -36,44 +39,60 @@ def add_choice(report: Report, sums: ChoiceSums, settings: ReportSettings) -> Re
     codes = zip(report.note_codes, report.notes, strict=True)
     notes = [(code, text) for code, text in codes if code != NoteCode.NO_INTERLEAVED_LISTS]
     notes.append((NoteCode.CHOICE.value, MEANING))
+    margin = settings.margin or MARGIN
     return replace(
         report,
         rankers=rankers,
         control=settings.control,
-        margin=settings.margin or MARGIN,
+        margin=margin,
         choice=choice,
-        verdict=choice_verdict(choice, report.health, settings.control),
+        verdict=choice_verdict(choice, report.health, settings.control, margin),
         note_codes=tuple(code for code, _ in notes),
         notes=tuple(text for _, text in notes),
     )
 
 
+def find_unavailable(settings: ReportSettings) -> Iterator[DataError]:
+    """What was asked for that the report of a choice does not have."""
+    remedies = {
+        "look": "a choice is decided by anytime intervals, which may be checked at any time",
+        "planned_units": "the intervals of a choice do not depend on a plan",
+        "cluster": "the errors of a choice are clustered by unit over all epochs",
+        "aa": "an A/A test compares copies in the mode 'aa'",
+        "split": "a choice has no A/B buckets",
+    }
+    for name, why in remedies.items():
+        if (value := getattr(settings, name)) != getattr(ReportSettings(), name):
+            yield DataError(f"{name} is {value!r}, but the log is of a choice of the best of many: {why}; leave it out")
+
+
 def choose_best(sums: ChoiceSums, rankers: Sequence[str], settings: ReportSettings) -> ChoiceResult:
     """The result of the choice. Rankers leave by the results until `settings.known_epoch`, or by all of them."""
-    confidence, margin = 1 - settings.alpha, settings.margin or MARGIN
-    steps = walk(sums, rankers, confidence, margin, settings.known_epoch)
+    margin, history = settings.margin or MARGIN, ChoiceHistory(sums, rankers, 1 - settings.alpha)
+    steps = walk(history, margin, settings.known_epoch)
     exits = steps[-1].exits if steps else ()
-    history = ChoiceHistory(sums, rankers)
-    last = history.epochs[-1] if history.epochs else 0
-    step = next_step(history, last, exits, confidence, margin)
-    gone = {one.ranker for one in exits}
-    left = [place for place, name in enumerate(rankers) if name not in gone]
-    others = compare_with_leader(
-        history.leader_sums(step.leader), range(len(rankers)), step.leader, len(rankers), len(gone), confidence
-    )
+    history.read_until(max(history.epochs, default=0))
+    left = list_left(rankers, exits)
+    leader = find_leader(history.means, left)
+    others = history.compare(leader).of([place for place in range(len(rankers)) if place != leader])
     shown = count_lists(sums, rankers)
-    states = _states(step._replace(exits=exits), others, rankers, shown)
-    epochs, lists = list(shown), sum(shown.values(), start=np.zeros(len(rankers)))
+    states = _states(leader, others, exits, rankers, shown, margin)
+    decided = len(left) == 1 and all(one.shown for one in states[1:])
     shares = tuple(
         EpochShare(epoch, rankers[place], float(of_epoch[place] / of_epoch.sum()))
         for epoch, of_epoch in shown.items()
         for place in np.flatnonzero(of_epoch).tolist()
     )
-    result = ChoiceResult(rankers[step.leader], len(left) == 1, len(epochs), min(epochs, default=0), states, shares)
-    gaps = np.full(len(rankers), np.nan)
-    gaps[step.leader] = 0.0
+    result = ChoiceResult(rankers[leader], decided, len(shown), min(shown, default=0), states, shares)
+    return _add_regret(result, leader, others, sum(shown.values(), start=np.zeros(len(rankers))))
+
+
+def _add_regret(result: ChoiceResult, leader: int, others: Sequence[JointComparison], lists: Array) -> ChoiceResult:
+    """The result with the regret of so many `lists` of each ranker."""
+    gaps = np.full(len(lists), np.nan)
+    gaps[leader] = 0.0
     for one in others:
-        gaps[one.ranker] = np.nan if one.estimate is None else max(0.0, -one.estimate)
+        gaps[one.ranker] = np.nan if one.estimate.value is None else max(0.0, -one.estimate.value)
     regret = estimate_regret(gaps, lists)
     if regret is None:
         return replace(result, reason=NO_GAPS)
@@ -94,26 +113,31 @@ def count_lists(sums: ChoiceSums, rankers: Sequence[str]) -> dict[int, Array]:
 
 
 def _states(
-    step: ChoiceStep, others: Sequence[Against], rankers: Sequence[str], shown: dict[int, Array]
+    leader: int,
+    others: Sequence[JointComparison],
+    exits: Sequence[RankerExit],
+    rankers: Sequence[str],
+    shown: dict[int, Array],
+    margin: float,
 ) -> tuple[RankerState, ...]:
     """All rankers: the leader, those that are in by their estimates, those that left, the last one first."""
     latest = list(shown.values())[-1] if shown else np.ones(len(rankers))
     lists = sum(shown.values(), start=np.zeros(len(rankers)))
     share = latest / latest.sum()
-    leader = step.leader
     states = [RankerState(rankers[leader], ChoiceState.LEADS, float(share[leader]), float(lists[leader]))]
-    left = {one.ranker: (place, one) for place, one in enumerate(step.exits)}
+    left = {one.ranker: (place, one) for place, one in enumerate(exits)}
     rows = []
     for one in others:
-        name = rankers[one.ranker]
+        name, estimate = rankers[one.ranker], one.estimate.value
+        place, gone = left.get(name, (0, None))
         state = RankerState(
             *(name, ChoiceState.IN, float(share[one.ranker]), float(lists[one.ranker])),
-            *(one.estimate, one.joint, one.units),
-            reason=one.reason or ("" if one.estimate is not None else UNKNOWN),
+            *(estimate, one.joint.interval, one.units),
+            shown=_find_shown(one, gone, rankers[leader], margin),
+            reason=one.joint.reason or ("" if estimate is not None else UNKNOWN),
         )
-        order: tuple[float, ...] = (0, -np.inf if one.estimate is None else -one.estimate)
-        if name in left:
-            place, gone = left[name]
+        order: tuple[float, ...] = (0, -np.inf if estimate is None else -estimate)
+        if gone is not None:
             state = replace(
                 state, state=ChoiceState(gone.code), left_after=gone.after, left_against=gone.leader, bound=gone.bound
             )
@@ -122,28 +146,65 @@ def _states(
     return (*states, *(state for _, state in sorted(rows, key=lambda row: row[0])))
 
 
-def choice_verdict(choice: ChoiceResult, health: Sequence[Check], control: str | None) -> Verdict:
-    """The verdict: the leader is the best if all others left as worse, no worse if some left for lack of a gain."""
-    failed, leader, others = list_failed(health), choice.leader, choice.rankers[1:]
-    worse = [one for one in others if one.state == ChoiceState.WORSE]
-    no_gain = [one for one in others if one.state == ChoiceState.NO_GAIN]
-    still_in = len(others) - len(worse) - len(no_gain)
-    winner = leader if choice.decided and not no_gain else None
-    if winner:
-        code = VerdictCode.WORSE if leader == control else VerdictCode.PREFERRED
-        sentence = f"{leader} is the best of {len(choice.rankers)} rankers: all others left as worse."
-    elif choice.decided:
-        code = VerdictCode.NO_WORSE
-        sentence = f"{leader} leads, and none of the other {len(others)} rankers is better than it by the margin."
-    else:
-        code = VerdictCode.UNDECIDED
-        sentence = f"{leader} leads, but it is not decided: {still_in} of {len(others)} other rankers are still in."
-    step = f"Make {leader} live." if choice.decided else "Let it run: better rankers get more and more of the traffic."
-    if choice.decided and leader == control:
-        step = f"Keep {leader}, and try other candidates."
-    codes = [code]
+def _find_shown(one: JointComparison, gone: RankerExit | None, leader: str, margin: float) -> str | None:
+    """What is shown of a ranker against the leader: by its exit, if this one led then, or by the interval of now."""
+    upper = np.inf if one.joint.interval is None else one.joint.interval[1]
+    code = gone.code if gone is not None and gone.leader == leader else None
+    if upper < 0 or code == WORSE:
+        return WORSE
+    return NO_GAIN if upper < margin else code
+
+
+def choice_verdict(choice: ChoiceResult, health: Sequence[Check], control: str | None, margin: float) -> Verdict:
+    """The verdict: the leader is the best if all others are worse, no worse if none is better by the margin."""
+    failed, others = list_failed(health), choice.rankers[1:]
+    winner = choice.leader if choice.decided and all(one.shown == WORSE for one in others) else None
+    code, sentence, step = _conclude(choice, winner, control)
+    codes = [code.value, *(one for one in _compare_with_control(choice, control, margin) if one != code)]
     if failed:
-        codes.insert(0, VerdictCode.BROKEN)
+        codes.insert(0, VerdictCode.BROKEN.value)
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
         step = "Fix what the failed checks report, then restart the experiment as a new version."
-    return Verdict(sentence, winner, not failed, failed, codes[0].value, step, tuple(one.value for one in codes))
+    return Verdict(sentence, winner, not failed, failed, codes[0], step, tuple(codes))
+
+
+def _conclude(choice: ChoiceResult, winner: str | None, control: str | None) -> tuple[VerdictCode, str, str]:
+    """The code of the choice, a sentence, and what to do now."""
+    leader, others = choice.leader, choice.rankers[1:]
+    still_in = sum(one.state == ChoiceState.IN for one in others)
+    if still_in:
+        sentence = f"{leader} leads, but it is not decided: {still_in} of {len(others)} other rankers are still in."
+        return VerdictCode.UNDECIDED, sentence, "Let it run: better rankers get more and more of the traffic."
+    if not choice.decided:
+        return VerdictCode.NO_BEST, *_say_no_best(leader, [one for one in others if not one.shown])
+    step = f"Keep {leader}, and try other candidates." if leader == control else f"Make {leader} live."
+    if winner is None:
+        sentence = f"{leader} leads, and none of the other {len(others)} rankers is better than it by the margin."
+        return VerdictCode.NO_WORSE, sentence, step
+    code = VerdictCode.WORSE if leader == control else VerdictCode.PREFERRED
+    return code, f"{leader} is the best of {len(choice.rankers)} rankers: all others are worse.", step
+
+
+def _say_no_best(leader: str, open_ones: Sequence[RankerState]) -> tuple[str, str]:
+    """Why no best ranker is shown, though only one is left, and what to do."""
+    names = several([one.ranker for one in open_ones])
+    better = [one.ranker for one in open_ones if one.interval is not None and one.interval[0] > 0]
+    sentence = (
+        f"{leader} is the only ranker left, but it is not shown to be the best: {names} left against an earlier "
+        f"leader, and {'is' if len(open_ones) == 1 else 'are'} not shown to be worse than {leader}."
+    )
+    if better:
+        sentence += f" People prefer {several(better)} to {leader}: rankers beat each other in a cycle."
+    return sentence, f"Compare {leader} with {names} in an experiment with the mode 'compare'."
+
+
+def _compare_with_control(choice: ChoiceResult, control: str | None, margin: float) -> list[str]:
+    """The codes that hold for the leader over the control, if that is another ranker."""
+    pair = next((one for one in choice.rankers[1:] if one.ranker == control), None)
+    if pair is None:
+        return []
+    interval = None if pair.interval is None else (-pair.interval[1], -pair.interval[0])
+    codes = {*state(interval, interval, margin)}
+    codes |= {VerdictCode.NO_WORSE.value} if pair.shown else set()
+    codes |= {VerdictCode.PREFERRED.value} if pair.shown == WORSE else set()
+    return [code.value for code in VerdictCode if code.value in codes]

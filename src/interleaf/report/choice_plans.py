@@ -16,9 +16,9 @@ from interleaf.kernels.buckets import BUCKETS, buckets
 from interleaf.stats.elimination import (
     WORSE,
     Against,
+    Comparisons,
     LeaderSums,
     PairMeans,
-    compare_with_leader,
     find_leader,
     find_leaving,
     find_nearly_leaving,
@@ -41,18 +41,26 @@ from interleaf.tally.score_sums import ONE
 
 
 class ChoiceHistory:
-    """The cells of sums in the order of epochs, read up to an epoch; rankers are numbered as in `rankers`."""
+    """The cells of sums in the order of epochs, read up to an epoch; rankers are numbered as in `rankers`.
 
-    def __init__(self, sums: ChoiceSums, rankers: Sequence[str]) -> None:
-        numbers = number_rankers(sums, rankers)
-        rows = sums.cells.rows
-        rows = rows[np.argsort(rows[:, EPOCH], kind="stable")]
-        self.rankers, self._known = tuple(rankers), 0
-        self._epochs = rows[:, EPOCH]
-        self._units, self._buckets = rows[:, UNIT].view(np.uint64), buckets(rows[:, UNIT].view(np.uint64))
+    Sums grow with each epoch that is read. Those of all rankers against the leader are kept until another one leads.
+    """
+
+    def __init__(self, sums: ChoiceSums, rankers: Sequence[str], confidence: float) -> None:
+        numbers, rows, size = number_rankers(sums, rankers), sums.cells.rows, len(rankers)
+        is_first = _find_first(rows, len(sums.names))
+        order = np.argsort(rows[:, EPOCH], kind="stable")
+        rows = rows[order]
+        self.rankers, self.confidence, self._known = tuple(rankers), confidence, 0
+        self._epochs, self._buckets = rows[:, EPOCH], buckets(rows[:, UNIT].view(np.uint64))
+        self._is_first = is_first[order]
         self._pairs = numbers[rows[:, FIRST : SECOND + 1]]
-        self._scores = np.rint(rows[:, SUM] / np.maximum(rows[:, CLICKED], 1))
-        self.means = PairMeans(*np.zeros((2, len(rankers), len(rankers))))
+        self._scores = np.rint(rows[:, SUM] / np.maximum(rows[:, CLICKED], 1)) / ONE
+        self.means = PairMeans(*np.zeros((4, size, size)))
+        sides = self._pairs.ravel()
+        self._rows = np.argsort(sides, kind="stable") // 2  # of each ranker, in the order of epochs
+        self._ends = np.cumsum(np.bincount(sides, minlength=size))
+        self._set_leader(-1)
 
     @property
     def epochs(self) -> list[int]:
@@ -64,24 +72,56 @@ class ChoiceHistory:
         end = int(np.searchsorted(self._epochs, epoch, "right"))
         rows = slice(self._known, end)
         first, second = self._pairs[rows].T
-        for one, other, sign in ((first, second, 1), (second, first, -1)):
-            np.add.at(self.means.sums, (one, other), sign * self._scores[rows] / ONE)
-            np.add.at(self.means.counts, (one, other), 1)
+        self.means.add(first, second, self._scores[rows])
+        self.means.add(second, first, -self._scores[rows])
         self._known = max(end, self._known)
+
+    def compare(self, leader: int) -> Comparisons:
+        """All other rankers against one, by what was read."""
+        changed: Array = np.arange(len(self.rankers))
+        if leader == self._leader:
+            changed = self._read_against_leader()
+        else:
+            self._set_leader(leader)
+            self._read_against_leader()
+        if len(changed):
+            self._comparisons.update(self._sums, changed[changed != leader].tolist())
+        return self._comparisons
 
     def leader_sums(self, leader: int) -> LeaderSums:
         """The sums of all rankers against one, of what was read."""
-        first, second = self._pairs[: self._known].T
-        rows = np.flatnonzero((first == leader) | (second == leader))
-        other = np.where(first[rows] == leader, second[rows], first[rows])
-        sign = np.where(first[rows] == leader, -1, 1)
+        self.compare(leader)
+        return self._sums
+
+    def _set_leader(self, leader: int) -> None:
         size = len(self.rankers)
-        cells = self._buckets[rows] * size + other
-        sums = np.bincount(cells, sign * self._scores[rows], BUCKETS * size) / ONE
-        counts = np.bincount(cells, minlength=BUCKETS * size)
-        seen = np.unique(np.stack([self._units[rows], other.astype(np.uint64)], axis=1), axis=0)
-        units = np.bincount(seen[:, 1].astype(np.int64), minlength=size)
-        return LeaderSums(sums.reshape(BUCKETS, size), counts.reshape(BUCKETS, size), units)
+        sums, counts = np.zeros((BUCKETS, size)), np.zeros((BUCKETS, size), np.int64)
+        self._leader, self._read = leader, 0
+        self._sums = LeaderSums(sums, counts, np.zeros(size, np.int64))
+        self._comparisons = Comparisons(size, self.confidence)
+
+    def _read_against_leader(self) -> Array:
+        """Add results that were read since the last call to the sums of the leader; returns the rankers in them."""
+        leader = self._leader
+        every = self._rows[self._ends[leader - 1] if leader else 0 : self._ends[leader]]
+        end = int(np.searchsorted(every, self._known))
+        rows, self._read = every[self._read : end], end
+        first, second = self._pairs[rows].T
+        other, sign = np.where(first == leader, second, first), np.where(first == leader, -1, 1)
+        np.add.at(self._sums.sums, (self._buckets[rows], other), sign * self._scores[rows])
+        np.add.at(self._sums.counts, (self._buckets[rows], other), 1)
+        np.add.at(self._sums.units, other, self._is_first[rows])
+        return np.unique(other)
+
+
+def _find_first(rows: Array, names: int) -> Array:
+    """Whether a cell is the first one of its unit and pair; cells are in the order of units, then of epochs."""
+    pair = rows[:, FIRST] * names + rows[:, SECOND]
+    order = np.lexsort((pair, rows[:, UNIT]))
+    is_first = np.ones(len(rows), np.int64)
+    same = (rows[order[1:], UNIT] == rows[order[:-1], UNIT]) & (pair[order[1:]] == pair[order[:-1]])
+    is_first[order[1:][same]] = 0
+    return is_first
 
 
 class ChoiceStep(NamedTuple):
@@ -102,31 +142,31 @@ class ChoiceStep(NamedTuple):
         return [(self.leader, ranker) for ranker in find_nearly_leaving(self.against) if ranker in self.left]
 
 
-def next_step(
-    history: ChoiceHistory, epoch: int, exits: Sequence[RankerExit], confidence: float, margin: float
-) -> ChoiceStep:
+def next_step(history: ChoiceHistory, epoch: int, exits: Sequence[RankerExit], margin: float) -> ChoiceStep:
     """The step of one more epoch, after those who left before."""
     history.read_until(epoch)
-    rankers, gone = history.rankers, {one.ranker for one in exits}
-    left = [place for place, ranker in enumerate(rankers) if ranker not in gone]
+    rankers, left = history.rankers, list_left(history.rankers, exits)
     leader = find_leader(history.means, left)
     worse = sum(one.code == WORSE for one in exits)
-    against = compare_with_leader(history.leader_sums(leader), left, leader, len(rankers), worse, confidence)
-    leaving = find_leaving(against, leader, margin)
+    against = history.compare(leader).correct([one for one in left if one != leader], worse)
+    leaving = find_leaving(against, margin)
     new = [RankerExit(rankers[one.ranker], one.code, rankers[leader], epoch, one.bound) for one in leaving]
     out = {one.ranker for one in leaving}
     return ChoiceStep(epoch, (*exits, *new), [one for one in left if one not in out], leader, against)
 
 
-def walk(
-    sums: ChoiceSums, rankers: Sequence[str], confidence: float, margin: float, last: int | None = None
-) -> list[ChoiceStep]:
+def list_left(rankers: Sequence[str], exits: Sequence[RankerExit]) -> list[int]:
+    """The numbers of the rankers that have not left."""
+    gone = {one.ranker for one in exits}
+    return [place for place, ranker in enumerate(rankers) if ranker not in gone]
+
+
+def walk(history: ChoiceHistory, margin: float, last: int | None = None) -> list[ChoiceStep]:
     """The steps of all epochs with results, until the epoch `last`."""
-    history = ChoiceHistory(sums, rankers)
     steps: list[ChoiceStep] = []
     for epoch in history.epochs:
         if last is None or epoch <= last:
-            steps.append(next_step(history, epoch, steps[-1].exits if steps else (), confidence, margin))
+            steps.append(next_step(history, epoch, steps[-1].exits if steps else (), margin))
     return steps
 
 
@@ -138,7 +178,7 @@ def plan_from_results(
     `gone` left by earlier plans. They follow from the sums, unless units were sampled since then: nobody comes back.
     """
     known = last_known(experiment, epoch)
-    steps = walk(sums, experiment.rankers, experiment.confidence, experiment.margin, known)
+    steps = walk(ChoiceHistory(sums, experiment.rankers, experiment.confidence), experiment.margin, known)
     names = {one.ranker for one in gone}
     exits = (*gone, *(one for one in (steps[-1].exits if steps else ()) if one.ranker not in names))
     nearly = [

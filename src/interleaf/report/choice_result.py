@@ -13,8 +13,8 @@ class ChoiceState(Code):
 
     LEADS = "leads", "leads"
     IN = "in", "still in"
-    WORSE = "worse", "left: it is worse than the leader"
-    NO_GAIN = "no_gain", "left: it is not better than the leader by the margin"
+    WORSE = "worse", "left: it is worse than {}"
+    NO_GAIN = "no_gain", "left: it is not better than {} by the margin"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,9 @@ class RankerState:
 
     An estimate above 0 says that people prefer it to the leader. The interval holds for all pairs of the rankers at the
     start together. `left_after` is the epoch after whose results it left, `left_against` the ranker that led then, and
-    `bound` the upper end of the interval against that. If a number is None, `reason` says why.
+    `bound` the upper end of the interval against that, by the correction of that time. `shown` is what is shown of it
+    against the leader of now: `worse`, `no_gain` (not better by the margin), or None. If a number is None, `reason`
+    says why.
     """
 
     ranker: str
@@ -36,6 +38,7 @@ class RankerState:
     left_after: int | None = None
     left_against: str | None = None
     bound: float | None = None
+    shown: str | None = None
     reason: str = ""
 
 
@@ -52,11 +55,11 @@ class EpochShare:
 class ChoiceResult:
     """The rankers, the leader first; the shares of each epoch; and the regret so far.
 
-    `decided` says that all other rankers left. `epochs` is the number of epochs with lists, and `first_epoch` the
-    number of the first of them. `regret` is the sum over lists of the mean gap of their rankers, where the gap of a
-    ranker is the estimate of the leader over it, at least 0. `regret_equal_shares` is the same if all rankers had had
-    equal shares of these lists, and `regret_saved` the part of it that was saved. They are computed over the
-    `regret_rankers` rankers that were compared with the leader.
+    `decided` says that all other rankers left, and that none of them is better than the leader by the margin. `epochs`
+    is the number of epochs with lists, and `first_epoch` the number of the first of them. `regret` is the sum over
+    lists of the mean gap of their rankers, where the gap of a ranker is the estimate of the leader over it, at least 0.
+    `regret_equal_shares` is the same if all rankers had had equal shares of these lists, and `regret_saved` the part of
+    it that was saved. They are computed over the `regret_rankers` rankers that were compared with the leader.
     """
 
     leader: str

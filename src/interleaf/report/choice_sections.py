@@ -14,6 +14,10 @@ MAX_BRIEF = 10  # rankers in a terminal
 MAX_NAMED = 6  # rankers with a colour of their own in a chart
 MAX_STEPS = 100  # of a chart over epochs
 OTHERS = "all others"
+ENDS = (
+    "A ranker left because the upper end of its interval against the leader of that time was below 0, or below the "
+    "margin (upper end then). The intervals shown are those of now against the leader of now, which may be wider."
+)
 
 
 def choice(report: ReportData, names: Names, brief: bool = False) -> Section | None:
@@ -23,17 +27,17 @@ def choice(report: ReportData, names: Names, brief: bool = False) -> Section | N
         return None
     rows = result.rankers[: MAX_BRIEF if brief else MAX_ROWS]
     titles = ["share now", "lists", "over the leader", f"{100 * report.confidence:g} % anytime interval", "units"]
-    words = ["ranker", "so far"] + ([] if brief else ["left after epoch", "against"])
-    grid = Grid("choice", "", words, titles)
+    grid = Grid("choice", "", ["ranker", "so far", "left after epoch", "upper end then"], titles)
     numbers = {epoch: place for place, epoch in enumerate(sorted({one.epoch for one in result.shares}), 1)}
     for one in rows:
-        cells = [names[one.ranker], ChoiceState(one.state).text]
-        if not brief:
-            cells += ["" if one.left_after is None else f"{numbers[one.left_after]}"]
-            cells += ["" if one.left_against is None else names[one.left_against]]
-        grid.add(names[one.ranker], *cells, *_figures(one), reason=one.reason or "it leads")
+        so_far = ChoiceState(one.state).text.format(one.left_against and names[one.left_against])
+        after = "" if one.left_after is None else f"{numbers[one.left_after]}"
+        end = "" if one.bound is None else signed(one.bound)
+        cells = [names[one.ranker], so_far, after, end, *_figures(one)]
+        grid.add(names[one.ranker], *cells, reason=one.reason or "it leads")
     epochs = f"{result.epochs} epoch{'s' * (result.epochs != 1)} so far."
-    told = (epochs, *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"), say_regret(result))
+    ends = (ENDS,) if any(one.bound is not None for one in rows) else ()
+    told = (epochs, *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"), *ends, say_regret(result))
     reasons = explain_missing(missing for missing in grid.missing if missing[2] != "it leads")
     return Section("choice", "The choice", told, (grid.table(),), tuple(map(names.within, reasons)))
 
@@ -57,7 +61,8 @@ people prefer the leader to the rankers of the list, by the estimates for 3 rank
     """
     if result.regret is None or result.regret_equal_shares is None or result.regret_saved is None:
         return f"The regret is not known: {result.reason}."
-    amounts = f"{digits(result.regret)}; with equal shares it would be {digits(result.regret_equal_shares)}"
+    regret, even = (digits(one) if one < 1000 else count(one) for one in (result.regret, result.regret_equal_shares))
+    amounts = f"{regret}; with equal shares it would be {even}"
     saved = result.regret_saved
     change = f"{share(saved)} was saved" if saved >= 0 else f"nothing was saved ({share(-saved)} more)"
     return (

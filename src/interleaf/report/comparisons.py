@@ -37,7 +37,6 @@ from interleaf.report.rule import (
     ReportSettings,
     clip_to_possible,
     decide,
-    holm_levels,
     interval_of,
 )
 from interleaf.report.weights import (
@@ -52,7 +51,7 @@ from interleaf.report.weights import (
     why_no_cells,
     with_queries,
 )
-from interleaf.stats import bootstrap, compare, sequence, signs
+from interleaf.stats import bootstrap, compare, multiplicity, sequence, signs
 from interleaf.stats.compare import Estimate, Interval
 from interleaf.stats.ranking import pair_sums
 from interleaf.tally import About, Tally
@@ -280,7 +279,7 @@ def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) 
     sums, weights = _history(tally, result)
     since = tally.units.rows[tally.units.rows[:, CLICKED] > 0, SINCE]
     units = np.maximum(slices.before_ends(since) << tally.units.level, 1)
-    levels = holm_levels([one.p_value for one in result.comparisons], settings.alpha)
+    levels = multiplicity.holm_levels([one.p_value for one in result.comparisons], settings.alpha)
     points = []
     for pair in range(sums.shape[2]):
         first, second = result.pairs.names(pair)

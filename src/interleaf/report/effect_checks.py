@@ -14,10 +14,10 @@ from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_ch
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, time_of
 from interleaf.report.format import moment, signed, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
-from interleaf.report.rule import holm_levels, interval_of
+from interleaf.report.rule import interval_of
 from interleaf.report.weights import QueryCells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
-from interleaf.stats.multiplicity import holm
+from interleaf.stats.multiplicity import holm, holm_levels
 from interleaf.tally import Fact, Tally
 from interleaf.tally.evidence import CLICKS, EVENTS
 from interleaf.tally.score_sums import ONE

@@ -23,6 +23,7 @@ VERDICTS: dict[str, tuple[str, str]] = {
     VerdictCode.PREFERRED: (WINNER, "✓ Winner"),
     VerdictCode.WORSE: (WINNER, "✓ Winner"),
     VerdictCode.NO_WORSE: (EVEN, "≥ No worse"),
+    VerdictCode.NO_BEST: (SPLIT, "≠ No best ranker shown"),
     VerdictCode.UNDECIDED: (EVEN, "= No winner shown"),
 }
 GREY = (HARMFUL, UNTRUSTED)  # tones of verdicts that nobody should act on yet

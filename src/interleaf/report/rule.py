@@ -124,7 +124,7 @@ def decide(
         adjusted = multiplicity.max_t(estimates, means)
         levels = _levels(p_values, adjusted, alpha)
     else:
-        adjusted, levels = multiplicity.holm(p_values), holm_levels(p_values, alpha)
+        adjusted, levels = multiplicity.holm(p_values), multiplicity.holm_levels(p_values, alpha)
     decisions = []
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
@@ -183,21 +183,6 @@ def _last_width(planned_looks: int | None, level: float) -> float:
     if planned_looks is None:
         return float(sequence.multiplier(1.0, 1.0, 1 - level))
     return looks.spending(looks.even(planned_looks), 1 - level)[-1]
-
-
-def holm_levels(p_values: Sequence[float | None], alpha: float) -> tuple[float, ...]:
-    """The level at which Holm's correction holds each p-value.
-
-    >>> [round(0.05 / level) for level in holm_levels([0.01, 0.04, None, 0.03], 0.05)]
-    [3, 2, 1, 2]
-    """
-    in_order = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
-    levels, left, goes_on = [alpha] * len(p_values), len(in_order), True
-    for p_value, place in in_order:
-        levels[place] = alpha / left
-        goes_on = goes_on and p_value <= alpha / left
-        left -= goes_on
-    return tuple(levels)
 
 
 def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], alpha: float) -> tuple[float, ...]:

@@ -95,7 +95,7 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     budget, failed = settings.max_units, ", ".join(_failed(report).values())
     sentence = sentence_of_preference(verdict, report.guardrails)
     reasons = {
-        STOP_DECIDED: sentence if _DECISIONS & {*codes} or _is_chosen(report) else "",
+        STOP_DECIDED: sentence if _is_decided(report) else "",
         STOP_ALIKE: sentence if VerdictCode.ALIKE.value in codes else "",
         STOP_BROKEN: f"these health checks failed: {failed}" if failed else "",
         STOP_GUARDRAIL: several(verdict.broken_guardrails, MAX_NAMED),
@@ -105,9 +105,11 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     return next(applies, "")
 
 
-def _is_chosen(report: ReportData) -> bool:
-    """Whether the best of many rankers is chosen: all others left."""
-    return report.verdict.trusted and report.choice is not None and report.choice.decided
+def _is_decided(report: ReportData) -> bool:
+    """Whether a preference is shown; if the best of many rankers is chosen, whether that is decided."""
+    if report.choice is not None:
+        return report.verdict.trusted and report.choice.decided
+    return report.verdict.trusted and bool(_DECISIONS & {*report.verdict.codes})
 
 
 def delay_after(tries: int, chance: float) -> int:

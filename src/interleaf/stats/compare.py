@@ -91,8 +91,17 @@ def estimates(sums: Array, counts: Array, confidence: float = 0.95) -> tuple[Est
 
 def with_error(estimate: Estimate, error: float, effective: float, confidence: float = 0.95) -> Estimate:
     """The estimate with another error and another number of effective units."""
-    values, errors, units = (np.array([number], np.float64) for number in (estimate.value, error, effective))
-    return _conclude(Jackknife(values, errors, units, np.array([estimate.buckets]), np.zeros((0, 1))), confidence)[0]
+    return with_errors([estimate], [error], [effective], confidence)[0]
+
+
+def with_errors(
+    estimates: Sequence[Estimate], errors: Sequence[float], effective: Sequence[float], confidence: float = 0.95
+) -> tuple[Estimate, ...]:
+    """The same for many estimates."""
+    values = np.array([one.value for one in estimates], np.float64)
+    numbers, units = np.array(errors, np.float64), np.array(effective, np.float64)
+    held = np.array([one.buckets for one in estimates])
+    return _conclude(Jackknife(values, numbers, units, held, np.zeros((0, len(values)))), confidence)
 
 
 def difference(

@@ -31,6 +31,8 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.stats import compare, sequence
 from interleaf.stats.compare import Estimate, Interval, significance
+from interleaf.stats.multiplicity import holm_levels
+from interleaf.stats.sequence import Anytime
 
 WORSE, NO_GAIN = "worse", "no_gain"
 UNSEEN = 4  # units with other scores that may be missing by chance
@@ -39,15 +41,29 @@ ENOUGH = 10  # scores of units in epochs with which a pair counts fully for the 
 
 
 class PairMeans(NamedTuple):
-    """`sums[i, j]` of the scores of i over j, which is -`sums[j, i]`, and `counts[i, j]` of units in epochs."""
+    """`sums[i, j]` of the scores of i over j, which is -`sums[j, i]`, and `counts[i, j]` of units in epochs.
+
+    `means` are the estimates, 0 for pairs that were never compared. `beaten` is 1 where i beats j and -1 where j beats
+    i, and less for pairs with fewer than `ENOUGH` scores.
+    """
 
     sums: Array
     counts: Array
+    means: Array
+    beaten: Array
 
-    @property
-    def means(self) -> Array:
-        """The estimates `[i, j]`; 0 for pairs that were never compared."""
-        return compare.quotient(self.sums, self.counts)
+    @classmethod
+    def of(cls, sums: Array, counts: Array) -> PairMeans:
+        """The means of sums."""
+        means = compare.quotient(sums, counts)
+        return cls(sums, counts, means, np.sign(means) * np.minimum(counts / ENOUGH, 1.0))
+
+    def add(self, first: Array, second: Array, scores: Array) -> None:
+        """Add scores of rankers over others; the means of these pairs are computed again."""
+        np.add.at(self.sums, (first, second), scores)
+        np.add.at(self.counts, (first, second), 1)
+        changed = PairMeans.of(self.sums[first, second], self.counts[first, second])
+        self.means[first, second], self.beaten[first, second] = changed.means, changed.beaten
 
 
 class LeaderSums(NamedTuple):
@@ -61,10 +77,22 @@ class LeaderSums(NamedTuple):
     units: Array
 
 
-class Against(NamedTuple):
-    """A ranker against the leader: the estimate, its error and two intervals, the first of them by Holm's correction.
+class JointComparison(NamedTuple):
+    """A ranker against the leader: the estimate, its units, and the interval by Bonferroni's correction.
 
-    What could not be computed is None, and `reason` says why.
+    The interval holds for all pairs of the rankers at the start together. The p-value is not corrected.
+    """
+
+    ranker: int
+    estimate: Estimate
+    units: int
+    joint: Anytime
+
+
+class Against(NamedTuple):
+    """A ranker against the leader: the estimate, the intervals by Holm's and by Bonferroni's correction, and the units.
+
+    What could not be computed is None.
     """
 
     ranker: int
@@ -72,15 +100,13 @@ class Against(NamedTuple):
     interval: Interval | None
     joint: Interval | None
     units: int
-    reason: str
 
 
 class Leaving(NamedTuple):
-    """A ranker that can leave: why, which ranker led, and the upper end of its interval against it."""
+    """A ranker that can leave: why, and the upper end of its interval against the leader."""
 
     ranker: int
     code: str
-    leader: int
     bound: float
 
 
@@ -88,68 +114,107 @@ def find_leader(pairs: PairMeans, left: Sequence[int]) -> int:
     """The ranker with the highest Copeland score among those left; of several, the one with the largest mean estimate.
 
     >>> sums = np.array([[0, 2, 2], [-2, 0, 12], [-2, -12, 0]])
-    >>> find_leader(PairMeans(sums, np.full((3, 3), 20)), [0, 1, 2])
+    >>> find_leader(PairMeans.of(sums, np.full((3, 3), 20)), [0, 1, 2])
     0
     """
-    some = pairs.means[np.ix_(left, left)]
-    weights = np.minimum(pairs.counts[np.ix_(left, left)] / ENOUGH, 1.0)
-    beaten, size = (np.sign(some) * weights).sum(axis=1).round(9), some.sum(axis=1)
+    means, beaten = pairs.means, pairs.beaten
+    if len(left) < len(means):
+        means, beaten = means[np.ix_(left, left)], beaten[np.ix_(left, left)]
+    beaten, size = beaten.sum(axis=1).round(9), means.sum(axis=1)
     return int(left[max(range(len(left)), key=lambda place: (beaten[place], size[place], -place))])
 
 
-def compare_with_leader(
-    sums: LeaderSums, left: Sequence[int], leader: int, rankers: int, worse: int, confidence: float
-) -> list[Against]:
-    """Each ranker that is left, except the leader, against the leader.
+def compare_jointly(sums: LeaderSums, others: Sequence[int], rankers: int, confidence: float) -> list[JointComparison]:
+    """These rankers against the leader; `rankers` is the number of all at the start."""
+    units = np.maximum(sums.units[list(others)], 1)
+    plain = compare.estimates(sums.sums[:, others], sums.counts[:, others], confidence)
+    estimates = _with_cautious_errors(plain, units.tolist(), confidence)
+    level = significance(confidence) / count_pairs(rankers)
+    anytimes = sequence.anytimes(estimates, units, None, 1 - level)
+    numbers = sums.units[list(others)].tolist()
+    return [JointComparison(*one) for one in zip(others, estimates, numbers, anytimes, strict=True)]
 
-    `rankers` is their number at the start, and `worse` how many left as worse: their hypotheses are rejected already.
+
+def count_pairs(rankers: int) -> int:
+    """The number of pairs of so many rankers."""
+    return rankers * (rankers - 1) // 2
+
+
+class Comparisons:
+    """All other rankers against one leader. Where results come, only their rankers are compared again.
+
+    `rankers` is the number of all rankers at the start.
     """
-    others = [ranker for ranker in left if ranker != leader]
-    units = np.maximum(sums.units[others], 1)
-    estimates = [
-        _with_cautious_error(one, number, confidence)
-        for one, number in zip(
-            compare.estimates(sums.sums[:, others], sums.counts[:, others], confidence), units.tolist(), strict=True
-        )
-    ]
-    every, alpha = rankers * (rankers - 1) // 2, significance(confidence)
-    p_values = [one.p_value for one in sequence.anytimes(estimates, units, None, confidence)]
-    levels = _holm_levels(p_values, every - worse, alpha)
-    at_level = {
-        level: sequence.anytimes(estimates, units, None, 1 - level) for level in {*levels, alpha / every}
-    }  # few levels differ
-    return [
-        Against(
-            *(ranker, estimates[place].value, at_level[levels[place]][place].interval),
-            *(at_level[alpha / every][place].interval, int(sums.units[ranker]), at_level[levels[place]][place].reason),
-        )
-        for place, ranker in enumerate(others)
-    ]
+
+    def __init__(self, rankers: int, confidence: float) -> None:
+        self._rankers, self._confidence = rankers, confidence
+        self._compared: dict[int, JointComparison] = {}
+        self._intervals: dict[int, tuple[float, Interval | None]] = {}  # the last ones by Holm, each with its level
+
+    def update(self, sums: LeaderSums, changed: Sequence[int]) -> None:
+        """Compare these rankers with the leader by new sums."""
+        self._sums = sums
+        changed = changed if len(changed) > 1 else [*changed] * 2  # numpy adds up a single column in another order
+        for one in compare_jointly(sums, changed, self._rankers, self._confidence):
+            self._compared[one.ranker] = one
+            self._intervals.pop(one.ranker, None)
+
+    def of(self, others: Sequence[int]) -> list[JointComparison]:
+        """These rankers against the leader."""
+        return [self._compared[one] for one in others]
+
+    def correct(self, others: Sequence[int], worse: int) -> list[Against]:
+        """The others that are left, with intervals by Holm's correction, too.
+
+        `worse` is how many rankers left as worse: their hypotheses are rejected already.
+        """
+        compared, alpha = self.of(others), significance(self._confidence)
+        if len(others) == 1:
+            compared = compare_jointly(self._sums, others, self._rankers, self._confidence)
+            self._intervals.clear()
+        levels = holm_levels([one.joint.p_value for one in compared], alpha, count_pairs(self._rankers) - worse)
+        old: dict[float, list[JointComparison]] = {}
+        for one, level in zip(compared, levels, strict=True):
+            if self._intervals.get(one.ranker, (None,))[0] != level:
+                old.setdefault(level, []).append(one)
+        for level, some in old.items():  # few levels differ
+            units = np.array([max(one.units, 1) for one in some])
+            anytimes = sequence.anytimes([one.estimate for one in some], units, None, 1 - level)
+            for one, anytime in zip(some, anytimes, strict=True):
+                self._intervals[one.ranker] = level, anytime.interval
+        return [
+            Against(one.ranker, one.estimate.value, self._intervals[one.ranker][1], one.joint.interval, one.units)
+            for one in compared
+        ]
 
 
-def _with_cautious_error(estimate: Estimate, units: int, confidence: float) -> Estimate:
-    """The estimate with an error as large as if `UNSEEN` of the units had the opposite score, 1 or more.
+def _with_cautious_errors(estimates: Sequence[Estimate], units: Sequence[int], confidence: float) -> list[Estimate]:
+    """The estimates with errors as large as if `UNSEEN` of the units had the opposite score, 1 or more.
 
     If all scores are alike, they show no variance; but a few units with other scores may be missing by chance.
     """
-    if estimate.value is None or estimate.effective_units is None or estimate.effective_units < 2:
-        return estimate
-    effective = units * estimate.effective_units / estimate.buckets
-    size = abs(estimate.value)
-    error = math.sqrt(UNSEEN) * (size + max(size, 1.0)) / (effective + 1)
-    if error <= (estimate.error or 0.0):
-        return estimate
-    return compare.with_error(estimate, error, estimate.effective_units, confidence)
+    found, errors = list(estimates), dict[int, float]()
+    for place, (one, number) in enumerate(zip(estimates, units, strict=True)):
+        if one.value is not None and one.effective_units is not None and one.effective_units >= 2:
+            effective, size = number * one.effective_units / one.buckets, abs(one.value)
+            error = math.sqrt(UNSEEN) * (size + max(size, 1.0)) / (effective + 1)
+            if error > (one.error or 0.0):
+                errors[place] = error
+    some = [estimates[place] for place in errors]
+    sizes = [one.effective_units or 0.0 for one in some]
+    for place, one in zip(errors, compare.with_errors(some, [*errors.values()], sizes, confidence), strict=True):
+        found[place] = one
+    return found
 
 
-def find_leaving(against: Sequence[Against], leader: int, margin: float) -> list[Leaving]:
+def find_leaving(against: Sequence[Against], margin: float) -> list[Leaving]:
     """The rankers that can leave."""
     leaving = []
     for one in against:
         if one.interval is not None and one.interval[1] < 0:
-            leaving.append(Leaving(one.ranker, WORSE, leader, one.interval[1]))
+            leaving.append(Leaving(one.ranker, WORSE, one.interval[1]))
         elif one.joint is not None and one.joint[1] < margin:
-            leaving.append(Leaving(one.ranker, NO_GAIN, leader, one.joint[1]))
+            leaving.append(Leaving(one.ranker, NO_GAIN, one.joint[1]))
     return leaving
 
 
@@ -162,7 +227,7 @@ def find_nearly_leaving(against: Sequence[Against]) -> list[int]:
     >>> [
     ...     rows[one][0]
     ...     for one in find_nearly_leaving(
-    ...         [Against(place, sum(span) / 2, span, span, 300, "") for place, (_, span) in enumerate(rows)]
+    ...         [Against(place, sum(span) / 2, span, span, 300) for place, (_, span) in enumerate(rows)]
     ...     )
     ... ]
     ['near']
@@ -174,22 +239,6 @@ def find_nearly_leaving(against: Sequence[Against]) -> list[int]:
             if more <= NEAR:
                 near.append((more, one.ranker))
     return [ranker for _, ranker in sorted(near)]
-
-
-def _holm_levels(p_values: Sequence[float | None], hypotheses: int, alpha: float) -> list[float]:
-    """The level of each p-value by Holm's correction, where all other hypotheses are not rejected.
-
-    >>> [round(0.05 / level) for level in _holm_levels([0.01, None, 0.0001, 0.4], 190, 0.05)]
-    [189, 189, 190, 189]
-    """
-    in_order = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
-    levels, rejected = [0.0] * len(p_values), 0
-    for p_value, place in in_order:
-        levels[place] = alpha / (hypotheses - rejected)
-        if p_value > levels[place]:
-            break
-        rejected += 1
-    return [level or alpha / (hypotheses - rejected) for level in levels]
 
 
 def estimate_regret(gaps: Array, shown: Array) -> tuple[float, float] | None:

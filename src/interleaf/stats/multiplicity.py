@@ -35,6 +35,26 @@ def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
     return tuple(adjusted)
 
 
+def holm_levels(p_values: Sequence[float | None], alpha: float, hypotheses: int | None = None) -> tuple[float, ...]:
+    """The level at which Holm's correction holds each p-value.
+
+    `hypotheses` is the number of all, if there are others, none of which is rejected.
+
+    >>> [round(0.05 / level) for level in holm_levels([0.01, 0.04, None, 0.03], 0.05)]
+    [3, 2, 1, 2]
+    >>> [round(0.05 / level) for level in holm_levels([0.01, 0.0001, 0.4], 0.05, 190)]
+    [189, 190, 189]
+    """
+    in_order = sorted((p_value, place) for place, p_value in enumerate(p_values) if p_value is not None)
+    left, goes_on = len(in_order) if hypotheses is None else hypotheses, True
+    levels = [alpha] * len(p_values)
+    for p_value, place in in_order:
+        levels[place] = alpha / left
+        goes_on = goes_on and p_value <= alpha / left
+        left -= goes_on
+    return tuple(levels)
+
+
 def max_t(estimates: Sequence[Estimate], means: Array) -> tuple[float | None, ...]:
     """Step-down max-T (Westfall and Young 1993): p-values that account for the dependence between pairs.
 

@@ -59,7 +59,7 @@ def report_settings_of(settings: Experiment, metric: str | None = None) -> Repor
     return ReportSettings(
         control=settings.control,
         confidence=settings.confidence,
-        planned_units=settings.planned_units,
+        planned_units=None if settings.mode == CHOOSE else settings.planned_units,
         margin=settings.value_margin if is_value else settings.margin,
         cap=settings.value_cap if is_value else None,
         secondary=settings.secondary(metric),

@@ -232,7 +232,7 @@ def test_the_command_on_the_page_gives_the_numbers_of_the_page(
 
 def test_the_command_of_a_choice_names_all_rankers_at_the_start() -> None:
     rankers = [f"r{place}" for place in range(300)]
-    settings = Experiment.of({"name": "best", "rankers": rankers, "mode": "choose", "by": ["device"]})
+    settings = Experiment.of({"name": "best", "rankers": rankers, "mode": "choose"})
     words = analysis(settings, 1, "click").split()
     assert words[words.index("--start-rankers") + 1 :] == rankers
 

@@ -46,8 +46,8 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     words += [] if read.cap is None else ["--cap", repr(read.cap)]
     words += ["--secondary", str(read.secondary)] if read.secondary else []
     for option, name in (("--confidence", "confidence"), ("--planned-units", "planned_units")):
-        if getattr(settings, name) != getattr(usual, name):
-            words += [option, str(getattr(settings, name))]
+        if getattr(read, name) != getattr(usual, name):
+            words += [option, str(getattr(read, name))]
     if read.margin not in (None, MARGIN):
         words += ["--margin", repr(read.margin)]
     if read.guardrails:

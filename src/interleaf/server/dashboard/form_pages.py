@@ -11,8 +11,9 @@ from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment, setting_kinds as kinds
+from interleaf.experiment.choose import CHOICE_SETTINGS
 from interleaf.experiment.guardrail_margins import GuardrailMargins
-from interleaf.experiment.settings import ATTRIBUTIONS, CHOICE_SETTINGS, MODES, NOTES, SETTINGS
+from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, DEFAULT, METHODS, ONE_LIST
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
