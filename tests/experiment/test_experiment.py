@@ -99,7 +99,7 @@ VALUES: dict[str, Any] = {"events": {"click": 1.0, "purchase": 5.0}, "values": [
         ({"margin": 1.0, "mode": "aa"}, "margin", "'binary' a preference is at most 1"),
         ({"margin": 1.0, "mode": "choose", "rankers": ["a", "b", "c"]}, "margin", "a preference is at most 1"),
         ({"epoch_minutes": 5}, "epoch_minutes", "for the purpose .mode. 'choose', the best of many"),
-        ({"mode": "one_list", "planned_days": 5}, "planned_days", "give that purpose, or leave this out"),
+        ({"mode": "one_list", "planned_days": 5}, "planned_days", "give that one, or leave this out"),
         ({"planned_units": 1}, "planned_units", "there are 2 rankers; plan for many more units"),
         ({"rankers": [f"r{n}" for n in range(50)], "planned_units": 49}, "planned_units", "there are 50 rankers"),
     ],

@@ -38,7 +38,7 @@ def check_choice(experiment: Experiment, chooses: bool) -> None:
     """Raise ExperimentError if settings do not fit: those of a choice of the best of many, or of another experiment."""
     if not chooses:
         remedy = (
-            "this is for the purpose (mode) 'choose', the best of many rankers; give that purpose, or leave this out"
+            "this is for the purpose (mode) 'choose', the best of many rankers; give that one, or leave this out"
         )
         _refuse(experiment, dict.fromkeys(CHOICE_SETTINGS, remedy))
         return
