@@ -37,9 +37,7 @@ _MINUTE, _DAY = 60_000_000, 86_400_000_000  # in microseconds
 def check_choice(experiment: Experiment, chooses: bool) -> None:
     """Raise ExperimentError if settings do not fit: those of a choice of the best of many, or of another experiment."""
     if not chooses:
-        remedy = (
-            "this is for the purpose (mode) 'choose', the best of many rankers; give that one, or leave this out"
-        )
+        remedy = "this is for the purpose (mode) 'choose', the best of many rankers; give that one, or leave this out"
         _refuse(experiment, dict.fromkeys(CHOICE_SETTINGS, remedy))
         return
     _check_rankers(experiment)
