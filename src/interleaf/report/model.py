@@ -34,7 +34,7 @@ class VerdictCode(Code):
     PREFERRED = "preferred", "the interval is above 0"
     WORSE = "worse", "the interval is below 0: people prefer the control"
     NO_WORSE = "no_worse", "the interval is above -d: the candidate may be worse, but by less than matters"
-    UNDECIDED = "undecided", "nothing of this is shown yet"
+    UNDECIDED = "undecided", "none of the above is shown yet"
 
 
 class GuardrailCode(Code):
@@ -222,7 +222,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class ReportArm:
-    """One arm of the experiment: interleaved, holdout, fallback, or an A/B bucket, with its absolute metrics."""
+    """One arm of the experiment: interleaved, holdout, fallback, or an A/B arm, with its absolute metrics."""
 
     name: str
     impressions: int
