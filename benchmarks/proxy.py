@@ -113,7 +113,8 @@ def _answer(name: str) -> bytes:
 
 def _solr_answer(name: str) -> bytes:
     documents = [{"id": one, **source} for one, source in _documents(name)]
-    return json.dumps({"responseHeader": {"QTime": 5}, "response": {"numFound": 1234, "docs": documents}}).encode()
+    header = {"QTime": 5, "params": {"echoParams": "all"}}  # the proxy asks for them once a minute
+    return json.dumps({"responseHeader": header, "response": {"numFound": 1234, "docs": documents}}).encode()
 
 
 def serve_proxy(engine: str, upstream: int, folder: str, port: int) -> None:

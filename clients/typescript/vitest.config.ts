@@ -12,5 +12,5 @@ export default defineConfig({
       interleaf: source("index.ts"),
     },
   },
-  test: { include: ["tests/**/*.test.ts"], testTimeout: 60_000, hookTimeout: 120_000 },
+  test: { include: ["tests/**/*.test.ts"], testTimeout: 400_000, hookTimeout: 400_000 },
 });

@@ -18,12 +18,15 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 
 from interleaf.cli import main
+from interleaf.experiment.settings import SETTINGS
 from interleaf.importers.two_tables.column_names import EVENTS, IMPRESSIONS, NAMES
+from interleaf.importers.two_tables.remedies import REMEDIES
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason, EventStatus
 from interleaf.metrics.guardrail_metrics import MEANINGS
 from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
 from interleaf.proxy.config import SECTIONS, RankerSection
+from interleaf.proxy.config_file import LOG_SETTINGS
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
 from interleaf.report.model import GuardrailCode, VerdictCode
@@ -62,8 +65,8 @@ def _columns(columns: Iterable[schema.Column]) -> str:
     return "\n".join(lines)
 
 
-def _meanings(what: str, meanings: Mapping[str, str]) -> str:
-    lines = [f"| {what} | meaning |", "| --- | --- |"]
+def _meanings(what: str, meanings: Mapping[str, str], title: str = "meaning") -> str:
+    lines = [f"| {what} | {title} |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| `{name}` | {meaning} |" for name, meaning in meanings.items())])
 
 
@@ -126,8 +129,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "failure codes": lambda: _codes(FailureCode),
     "upstream codes": lambda: _codes(UpstreamCode),
     "proxy keys": _proxy_keys,
+    "settings of a proxy with a log": lambda: _meanings(
+        "setting", {name: SETTINGS[name].metadata["meaning"] for name in LOG_SETTINGS}
+    ),
     "names of impressions": lambda: _names(IMPRESSIONS),
     "names of events": lambda: _names(EVENTS),
+    "remedies of two tables": lambda: _meanings("code", REMEDIES, "what to do"),
     "event statuses": lambda: "\n".join(f"- `{status}`: {status.text}" for status in EventStatus),
     "reasons": lambda: "\n".join(f"- `{reason}`: {reason.text.format('…')}" for reason in DropReason),
 }

@@ -5,14 +5,30 @@ All of them are also `ValueError`s, so that `except ValueError` catches them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
+_LOGIN = re.compile(r"(:/+)(?:\S*:\S*@|[^\s/@]*@)")  # one slash is left of two if the address became a path
+_SETTING = re.compile(r"([?&]\w*(?:password|pwd|secret|token)\w*=)[^\s&'\"]+", re.IGNORECASE)
+
+
+def hide_passwords(text: str) -> str:
+    """A text in which users and passwords of addresses are `***`.
+
+    >>> hide_passwords("cannot read mysql://ann:hunter2@host/shop?ssl=1&password=hunter2 of s3://logs/a@b")
+    'cannot read mysql://***host/shop?ssl=1&password=*** of s3://logs/a@b'
+    """
+    return _SETTING.sub(r"\1***", _LOGIN.sub(r"\1***", text))
+
 
 class InterleafError(ValueError):
-    """The base class of all errors of interleaf; `problems` are its parts if it lists several."""
+    """The base class of all errors of interleaf, whose messages hide passwords; `problems` are the parts of several."""
 
     problems: tuple[InterleafError, ...] = ()
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(hide_passwords(one) if isinstance(one, str) else one for one in arguments))
 
 
 class MethodError(InterleafError):

@@ -205,6 +205,8 @@ def test_a_plan_proposes_a_cap_and_counts_people_by_their_totals() -> None:
     planned = plan(0.5, log, scheme="click", **BUY)
     cap = analyze(log, "click", **BUY).value_cap
     assert f"(--cap {cap:.6g})" in planned.pilot
+    assert planned.to_dict()["value_cap"] == cap
+    assert plan(0.5, log, scheme="click").to_dict()["value_cap"] is None
     buyers = [row["unit"] for row in sales() if any(event["kind"] == "purchase" for event in row["events"])]
     assert planned.fixed.impressions_per_unit == pytest.approx(len(buyers) / PEOPLE, rel=0.1)
     assert main(["plan", "--lift", "0.02", "--values", "x.parquet"]) == 2

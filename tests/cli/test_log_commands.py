@@ -199,6 +199,26 @@ def test_wrong_use_ends_with_status_2_and_a_line(
     assert message in refused(["analyze", *arguments.replace("LOG", source).split()], capsys)
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("--guardrails latency", "--guardrails: 'latency' has another form than METRIC=MARGIN"),
+        ("--guardrails abandonment=5%", "--guardrails: 'abandonment=5%' has another form than METRIC=MARGIN"),
+        ("--guardrails latency=x", "--guardrails: 'latency=x' has another form than METRIC=MARGIN"),
+        ("--guardrails latency=20 latency", "--guardrails: 'latency' has another form than METRIC=MARGIN"),
+        ("--guardrails abandonment=0.1 abandonment=0.2", "--guardrails names 'abandonment' twice"),
+        ("--guardrails latency=20 --guardrails latency=30", "--guardrails names 'latency' twice"),
+        ("--split A=0.6 A=0.4", "--split names 'A' twice"),
+        ("--kinds click=1 click=5", "--kinds names 'click' twice"),
+        ("--events click=1 click=5", "--events names 'click' twice"),
+    ],
+)
+def test_pairs_of_another_form_or_with_a_name_twice_are_refused(
+    source: str, options: str, problem: str, capsys: Said
+) -> None:
+    assert problem in refused(["analyze", source, *options.split()], capsys)
+
+
 def test_a_plan_is_printed_for_numbers_and_for_a_pilot(source: str, tmp_path: Path, capsys: Said) -> None:
     assert as_json(["plan", "--effect", "0.05"], capsys) == plan(0.05).to_dict()
     options = "--effect 0.05 --impressions-per-unit 4 --correlation 0.1 --variance 0.3 --power 0.9"

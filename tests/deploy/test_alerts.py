@@ -55,13 +55,17 @@ def proxy(engine_errors: str = "0x120", fallbacks: str = "0x120", shown: str = "
     } | {name % ("failures", f'job="interleaf-proxy", code="{code}"'): values for code, values in more.items()}
 
 
+def failed(code: str, ranker: str, values: str = "0+10x120") -> Series:
+    return {f'interleaf_proxy_failures_total{{job="interleaf-proxy", code="{code}", ranker="{ranker}"}}': values}
+
+
 def bypassed(code: str) -> Series:
     return {f'interleaf_proxy_bypassed_total{{job="interleaf-proxy", code="{code}"}}': "0+100x120"}
 
 
 def answers(fast: str) -> Series:
     name = 'interleaf_proxy_ranker_seconds_bucket{job="interleaf-proxy", ranker="candidate", le="%s"}'
-    return {name % "0.5": fast, name % "1": "0+1000x120", name % "+Inf": "0+1000x120"}
+    return {name % "0.4": fast, name % "0.5": "0+1000x120", name % "+Inf": "0+1000x120"}
 
 
 QUIETLY = "0+100x100 10000x140"  # traffic that ends after 100 minutes
@@ -99,9 +103,16 @@ CASES: dict[str, tuple[str, *tuple[Series, ...]]] = {
         "1h",
         proxy(fallbacks="_x120", shown="_x120") | bypassed("sort"),
         proxy(shown="0+1x120") | bypassed("sort"),
-        proxy(shown="100x120") | bypassed("not_running") | bypassed("outside") | bypassed("no_search"),
+        proxy(shown="100x120") | bypassed("not_running") | bypassed("outside"),
+        proxy(shown="100x120") | failed("ranker_slow", "candidate") | failed("answer_too_large", "", "0+6x120"),
+        proxy(shown="0+1x120") | failed("answer_too_large", ""),
     ),
     "InterleafProxySlowRanker": ("1h", answers("0+989x120"), answers("0+990x120")),
+    "InterleafProxyRecordsWait": (
+        "1h",
+        {"interleaf_proxy_records_waiting": "1001x120"},
+        {"interleaf_proxy_records_waiting": "1000x120"},
+    ),
     "InterleafProxyServiceAway": (
         "1h",
         {"interleaf_proxy_service_away": "1x120"},
@@ -142,7 +153,8 @@ def test_promtool_accepts_the_files(tmp_path: Path) -> None:
 def test_each_alert_fires_alone_and_not_below_its_limit(tmp_path: Path) -> None:
     firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
     tests = []
-    for alert, (time, *cases) in CASES.items():
+    fires_too = ("InterleafProxyNothingInterleaved", ("1h", proxy(shown="100x120") | failed("control_failed", "")))
+    for alert, (time, *cases) in [*CASES.items(), fires_too]:
         expected = [{"labels": f'{{alertname="{alert}"}}', "value": 1}]
         for number, series in enumerate(cases):
             samples = expected if number == 0 else []

@@ -71,6 +71,7 @@ def proxy_scraped(tmp_path_factory: pytest.TempPathFactory) -> str:
         metrics = proxy.app.metrics
         for code in FailureCode:
             metrics.count_failure(code.value, "candidate")
+            metrics.count_failure(code.value)
         for bypass in BypassCode:
             metrics.count_bypass(bypass.value)
         metrics.count_list(FALLBACK)

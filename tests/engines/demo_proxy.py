@@ -196,7 +196,7 @@ def run(people: int, is_short: bool) -> None:
         begin(client, RANKERS)
         proxy = stack.enter_context(running_proxy(folder, engine.url, address(place)))
         line.end(f"OpenSearch {engine.version}   {engine.url}/{INDEX}/_search?q=json")
-        line.end(f"its proxy           {proxy}/{INDEX}/_search?q=json")
+        line.end(f"its proxy           {proxy}/{INDEX}/_search?q=json (not interleaved: it has no fields to change)")
         line.end(f"health of the proxy {proxy}/_interleaf/health")
         line.end(f"the dashboard       {address(place)}/experiments/{NAME}")
         body = json.dumps({"query": {"multi_match": {"query": "json", "fields": FIELDS}}})

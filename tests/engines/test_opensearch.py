@@ -88,7 +88,7 @@ def test_other_requests_are_answered_byte_for_byte(
     reply = proxy.ask(method, target, content, {"Content-Type": "application/json"})
     assert (reply.status, reply.body) == (expected.status, expected.body)
     assert headers_of(reply) == headers_of(expected)
-    assert proxy.bypassed.keys() <= {"no_search"}  # of an _msearch
+    assert not proxy.bypassed
 
 
 def test_documents_are_written_through_the_proxy(engine: RunningEngine, proxy: RunningProxy) -> None:
@@ -192,12 +192,18 @@ def test_an_error_of_the_engine_is_the_answer(body: bytes, engine: RunningEngine
     reply = proxy.ask("POST", SEARCH, body, {"Content-Type": "application/json", "X-User": "user-7"})
     assert (reply.status, reply.body) == (expected.status, expected.body)
     assert reply.status == 400
+    code = "refused" if b"no_such_query" in body else "not_json"  # the caller's mistake is no failure
+    assert (proxy.bypassed, proxy.failures) == ({code: 1}, {})
+    latest = proxy.ask("GET", "/_interleaf/health").json["latest"]
+    assert code == "not_json" or "unknown query [no_such_query]" in latest["refused"]
 
 
 def test_a_ranker_that_fails_leaves_the_control(engine: RunningEngine, tmp_path: Path) -> None:
     with proxy_of(engine, tmp_path, candidate='index = "nowhere"') as proxy:
         reply = proxy.search(query() | {"size": 20})
         assert proxy.failures == {"ranker_failed": 1}
+        latest = proxy.ask("GET", "/_interleaf/health").json["latest"]["ranker_failed candidate"]
+    assert "status 404, index_not_found_exception: no such index [nowhere]" in latest
     assert reply.ids == ranking(engine, "production", 20)
 
 

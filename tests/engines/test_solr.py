@@ -117,6 +117,51 @@ def test_pages_continue_the_list_to_its_end_without_repeats(solr: RunningEngine,
     assert {page.json["response"]["start"] for page in pages} == set(range(0, 240, 10))
 
 
+HANDLERS = [("shop", {}), ("select", {"useParams": "three"}), ("select", {"rows": 7}), ("shop", {"echoParams": "all"})]
+
+
+@pytest.mark.parametrize(("handler", "more"), HANDLERS)
+def test_parameters_that_the_handler_adds_shape_the_page(
+    solr: RunningEngine, tmp_path: Path, handler: str, more: dict[str, Any]
+) -> None:
+    path = f"/solr/{INDEX}/{handler}"
+
+    def target(start: int) -> str:
+        return f"{path}?{urlencode({'q': QUERY, 'start': start} | more)}"
+
+    own = direct(solr, "GET", target(0)).json
+    size = len(own["response"]["docs"])
+    with proxy_of(solr, tmp_path, path=path, candidate=TITLE_FIRST) as proxy:
+        pages = [proxy.ask("GET", target(start), None, USER).json for start in (0, size, 2 * size)]
+        assert not proxy.bypassed
+    assert [len(page["response"]["docs"]) for page in pages] == [size] * 3
+    assert {tuple(document) for page in pages for document in page["response"]["docs"]} == {
+        tuple(document) for document in own["response"]["docs"]
+    }
+    echoed, expected = (dict(one["responseHeader"].get("params", {}), rid="") for one in (pages[0], own))
+    assert echoed == expected
+    (row,) = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    assert len(set(row["documents"])) == len(row["documents"]) == 3 * size
+    assert row["page"] == 3
+
+
+def test_a_handler_that_sorts_by_the_price_is_left_alone(solr: RunningEngine, tmp_path: Path) -> None:
+    path = f"/solr/{INDEX}/cheapest"
+    with proxy_of(solr, tmp_path, path=path, candidate=TITLE_FIRST) as proxy:
+        asked = f"{path}?{urlencode({'q': QUERY, 'omitHeader': 'true'})}"
+        assert proxy.ask("GET", asked, None, USER).body == direct(solr, "GET", asked).body
+        assert proxy.bypassed == {"sort": 1}
+        assert "interleaf" in proxy.ask("GET", f"{asked}&sort=score+desc", None, USER).json
+
+
+@pytest.mark.parametrize("fields", ["i*,title", "score", "title", "", "name:title,number:id"])
+def test_documents_have_the_fields_that_solr_gives(solr: RunningEngine, proxy: RunningProxy, fields: str) -> None:
+    asked = target(fl=fields, rows=3)
+    found, own = proxy.ask("GET", asked, None, USER).json, direct(solr, "GET", asked).json
+    assert [set(one) for one in found["response"]["docs"]] == [set(one) for one in own["response"]["docs"]]
+    assert "interleaf" in found
+
+
 BYPASSES: dict[str, dict[str, Any]] = {
     "sort": {"sort": "price asc,id asc"},
     "collapse": {"fq": "{!collapse field=brand}"},
@@ -148,7 +193,7 @@ def test_a_cursor_is_read_to_its_end(proxy: RunningProxy) -> None:
             break
         cursor = reply.json["nextCursorMark"]
     assert len(ids) == len(set(ids)) > 100
-    assert proxy.bypassed.keys() == {"sort"}  # a cursor needs an order by id
+    assert proxy.bypassed.keys() == {"scroll"}
 
 
 def test_an_error_of_solr_is_the_answer(solr: RunningEngine, proxy: RunningProxy) -> None:
@@ -156,6 +201,9 @@ def test_an_error_of_solr_is_the_answer(solr: RunningEngine, proxy: RunningProxy
     expected, reply = direct(solr, "GET", asked), proxy.ask("GET", asked, None, USER)
     assert (reply.status, reply.body) == (expected.status, expected.body)
     assert reply.status == 400
+    assert (proxy.bypassed, proxy.failures) == ({"refused": 1}, {})
+    latest = proxy.ask("GET", "/_interleaf/health").json["latest"]
+    assert latest["refused"].endswith("status 400, undefined field no_such_field")
 
 
 def test_pysolr(solr: RunningEngine, tmp_path: Path) -> None:

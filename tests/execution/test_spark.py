@@ -56,6 +56,7 @@ WAYS: dict[str, Task] = {
     ),
     "by another method": Task(Scoring(method="probabilistic(tau=1)")),
     "by session": Task(Scoring(sessions=1800.0)),
+    "with joined searches": Task(Scoring(joined=1800.0)),
     "by averaged credit": Task(Scoring("click_place", counting=Counting({"click": 1, "purchase": 2.5}))),
     "by averaged credit of sessions": Task(Scoring("normalized_list", sessions=1800.0)),
 }

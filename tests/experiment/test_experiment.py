@@ -81,6 +81,44 @@ def test_a_setting_that_cannot_be_is_named_with_its_remedy(field: str, value: An
     assert error.value.field == field
 
 
+VALUES: dict[str, Any] = {"events": {"click": 1.0, "purchase": 5.0}, "values": ["purchase"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "remedy"),
+    [
+        ({"value_cap": 100.0}, "value_cap", "name the kinds of events with a value"),
+        ({"value_margin": 1.0}, "value_margin", "name the kinds of events with a value"),
+        (
+            {**VALUES, "primary": "value of purchase", "stop_when": ["alike"]},
+            "value_margin",
+            "'alike' needs a margin of 'value of purchase'; give value_margin",
+        ),
+        ({"margin": 1}, "margin", "'binary' a preference is at most 1, so all rankers would be alike; give a number"),
+        ({"margin": 5.0, "stop_when": ["alike"]}, "margin", "below 1, such as 0.01"),
+        ({"margin": 1.0, "mode": "aa"}, "margin", "'binary' a preference is at most 1"),
+        ({"margin": 1.0, "mode": "choose", "rankers": ["a", "b", "c"]}, "margin", "a preference is at most 1"),
+        ({"epoch_minutes": 5}, "epoch_minutes", "for the purpose .mode. 'choose', the best of many"),
+        ({"mode": "one_list", "planned_days": 5}, "planned_days", "give that purpose, or leave this at None"),
+        ({"planned_units": 1}, "planned_units", "there are 2 rankers; plan for many more units"),
+        ({"rankers": [f"r{n}" for n in range(50)], "planned_units": 49}, "planned_units", "there are 50 rankers"),
+    ],
+)
+def test_settings_without_an_effect_are_refused(settings: dict[str, Any], field: str, remedy: str) -> None:
+    with pytest.raises(ExperimentError, match=remedy) as error:
+        shoes(**settings)
+    assert error.value.field == field
+
+
+def test_settings_with_an_effect_are_taken() -> None:
+    value = {**VALUES, "primary": "value of purchase", "stop_when": ["alike"], "value_margin": 1.0, "value_cap": 9.0}
+    assert shoes(**value).value_margin == 1.0
+    assert shoes(**VALUES, stop_when=["alike"]).value_margin is None  # the primary metric is not of values
+    for more in ({"scheme": "click"}, {"mode": "one_list"}):  # these scores have any size
+        assert shoes(margin=5.0, **more).margin == 5.0
+    assert shoes(margin=0.99, planned_units=2).planned_units == 2
+
+
 @pytest.mark.parametrize("missing", ["name", "rankers"])
 def test_name_and_rankers_may_not_be_left_out(missing: str) -> None:
     with pytest.raises(ExperimentError, match="it is required"):
@@ -207,7 +245,7 @@ def test_optimized_is_refused_a_second_page() -> None:
 
 
 @pytest.mark.parametrize("lost", ["candidate", "production"])
-@pytest.mark.parametrize("how", [[], None, "left out"])
+@pytest.mark.parametrize("how", [None, "left out"])
 def test_a_ranking_that_is_missing_makes_a_fallback(lost: str, how: Any) -> None:
     rankings: dict[str, Any] = {name: ranking for name, ranking in RANKINGS.items() if name != lost}
     shown = show(shoes(), 1, asked(rankings=rankings if how == "left out" else rankings | {lost: how}))
@@ -219,9 +257,75 @@ def test_a_ranking_that_is_missing_makes_a_fallback(lost: str, how: Any) -> None
     assert shown.row["method"] == f"single(ranker={left})"
 
 
-def test_where_there_is_nothing_to_show_nothing_is_logged() -> None:
-    shown = show(shoes(), 1, asked(rankings={}))
+@pytest.mark.parametrize("rankings", [{}, {"production": None}, {"production": None, "candidate": None}])
+def test_where_every_ranker_failed_nothing_is_logged(rankings: dict[str, Any]) -> None:
+    shown = show(shoes(), 1, asked(rankings=rankings))
     assert (shown.documents, shown.row) == ([], None)
+
+
+MIXING = [one for one in methods() if one.schemes]
+
+
+@pytest.mark.parametrize("method", MIXING, ids=lambda method: method.name)
+@pytest.mark.parametrize(("old", "new"), [([], NEW), (OLD, []), ([], [])])
+def test_a_ranker_that_found_nothing_has_answered(method: Any, old: list[str], new: list[str]) -> None:
+    experiment, found = shoes(method=method.name, holdout=0.3), set[str]()
+    for number in range(20):
+        request = asked(f"user-{number}", rankings={"production": old, "candidate": new})
+        shown = show(experiment, 1, request)
+        found.add(shown.arm)
+        assert shown.row is not None
+        assert (shown.row["arm"], shown.row["fallback_reason"]) == (shown.arm, None)
+        assert shown.row["documents"] == shown.documents
+        assert [len(ranks) for ranks in shown.row["ranks"]] == [len(shown.documents)] * 2
+        if shown.arm == HOLDOUT:
+            assert shown.documents == old[:3]
+        else:
+            assert len(shown.documents) == 3 * any((old, new))
+            assert set(shown.documents) <= {*old, *new}
+    assert found == {INTERLEAVED, HOLDOUT}
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != CHOOSE])
+def test_further_pages_of_an_empty_list_are_empty(mode: str) -> None:
+    shown = show(shoes(mode=mode), 1, asked(rankings={"production": [], "candidate": []}, fixed={1: "ad"}))
+    assert shown.documents == ["ad"]
+    assert shown.row is not None
+    second = extend_list(shown.row, 2)
+    assert (second.documents, second.row) == ([], {**shown.row, "page": 2})
+
+
+def test_a_unit_keeps_the_empty_list_of_its_ranker() -> None:
+    experiment, arms = shoes(mode="one_list"), set[str]()
+    empty: list[dict[str, list[str]]] = [{"production": []}, {"candidate": []}, {"production": [], "candidate": []}]
+    for number in range(20):
+        arm = show(experiment, 1, asked(f"user-{number}")).arm
+        for rankings in (RANKINGS | one for one in empty):
+            shown = show(experiment, 1, asked(f"user-{number}", rankings=rankings))
+            assert (shown.arm, shown.documents) == (arm, rankings[arm][:3])
+            assert shown.row is not None
+            assert (shown.row["arm"], shown.row["method"]) == (arm, "one_list")
+        arms.add(arm)
+    assert arms == set(RANKINGS)
+
+
+@pytest.mark.parametrize("method", ["team_draft(fill=stop)", "balanced(fill=False)"])
+@pytest.mark.parametrize("rankings", [{"candidate": []}, {"production": []}, {"production": [], "candidate": []}])
+def test_where_one_empty_ranking_would_empty_the_list_it_is_a_fallback(method: str, rankings: dict[str, Any]) -> None:
+    for number in range(20):
+        request = asked(f"user-{number}", rankings=RANKINGS | rankings)
+        shown = show(shoes(method=method, holdout=0.3), 1, request)
+        assert (shown.arm, shown.documents) == (FALLBACK, rankings.get("production", OLD)[:3])
+
+
+def test_outside_and_in_a_fallback_the_empty_list_of_the_control_stays() -> None:
+    rankings = {"production": [], "candidate": NEW, "third": None}
+    names = ["production", "candidate", "third"]
+    assert show(shoes(rankers=names), 1, asked(rankings=rankings)).documents == []
+    assert show(shoes(rankers=names, control="third"), 1, asked(rankings=rankings)).documents == NEW[:3]
+    unit = next(f"user-{n}" for n in range(1000) if assign(shoes(share=0.001), f"user-{n}") == OUTSIDE)
+    outside = show(shoes(share=0.001), 1, asked(unit, rankings=RANKINGS | {"production": []}))
+    assert (outside.documents, outside.arm, outside.row) == ([], OUTSIDE, None)
 
 
 def test_a_ranker_that_nobody_knows_is_refused() -> None:

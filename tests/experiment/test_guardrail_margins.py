@@ -10,7 +10,14 @@ from interleaf.errors import ExperimentError
 from interleaf.experiment import Experiment
 
 SHOES: dict[str, Any] = {"name": "shoes", "rankers": ["a", "b"]}
-RAILS = {"abandonment": 0.02, "latency": 20, "event:purchase": 0.01, "more:complaint": 0.005}
+RAILS = {
+    "abandonment": 0.02,
+    "latency": 20,
+    "event:purchase": 0.01,
+    "more:complaint": 0.005,
+    "zero_results": 0.01,
+    "reformulation": 0.1,
+}
 
 
 @pytest.mark.parametrize("more", [{"holdout": 0.1}, {"mode": "one_list"}, {"mode": "aa", "holdout": 0.5}])
@@ -27,8 +34,6 @@ def test_guardrails_need_two_arms(more: dict[str, Any]) -> None:
     [
         ({"latency": 0}, "the margin of 'latency' is 0; give the largest harm"),
         ({"latancy": 5}, "did you mean 'latency'"),
-        ({"zero_results": 0.1}, "the service shows the list of another ranker in place of an empty one"),
-        ({"reformulation": 0.1}, "analyze the exported log with sessions"),
         ({"event:a,b": 0.1}, "leave '=' and ',' out of kinds"),
         (["latency"], "give metrics with a margin each"),
         ({"latency": -1, "abandonment": 2}, "the margin of 'abandonment' is 2; give"),
@@ -39,6 +44,14 @@ def test_wrong_guardrails_are_refused_with_the_remedy(rails: Any, remedy: str) -
         Experiment.of(SHOES | {"holdout": 0.1, "guardrails": rails})
     assert error.value.field == "guardrails"
     assert remedy in str(error.value)
+
+
+@pytest.mark.parametrize("method", ["team_draft(fill=stop)", "balanced(fill=False)"])
+def test_zero_results_are_refused_where_an_empty_ranking_is_a_fallback(method: str) -> None:
+    settings = SHOES | {"holdout": 0.1, "method": method}
+    assert Experiment.of(settings | {"guardrails": {"latency": 20}}).guardrails
+    with pytest.raises(ExperimentError, match="no list of the arms is empty; give another value of fill"):
+        Experiment.of(settings | {"guardrails": {"zero_results": 0.01}})
 
 
 def test_the_stop_rule_needs_guardrails() -> None:

@@ -30,7 +30,13 @@ IDS = ["a", "b", "c, d", "1"]
         ("A link [1](https://example.org).", (1,), 0),
         ("No [0], [5], [007], [999999999], [1, 9].", (1,), 5),
         ("No [doc:z].", (), 1),
-        ("No citation: [note], [1; 2], [x, 1], [], [-1], [1.5], [12345678901234567890].", (), 0),
+        ("No citation: [note], [x; 1], [x, 1], [], [-1], [1.5], [12345678901234567890].", (), 0),
+        ("No citation: [2026-11-19], [1-], [^].", (), 0),
+        ("Yes [3; 2], [1;doc:b], [^4].", (3, 2, 1, 4), 0),
+        ("Yes [2-4], [1 – 2, 3].", (2, 3, 4, 1), 0),
+        ("No [0-3], [3-5], [3-1], [1-999999999], [^5], [0-9].", (), 6),
+        ("Yes [1, 3-4, 7-9].", (1, 3, 4), 1),
+        ("Not found: (1), [source: 1], [1, p. 3] and 【1:0†source】.", (), 0),
         ("[[1]] and [1[2]", (1, 2), 0),
         ("Arabic digits [٢] are none.", (), 0),
         ("", (), 0),
@@ -41,6 +47,13 @@ def test_each_form_is_found(answer: str, numbers: tuple[int, ...], unknown: int)
     assert (found.numbers, found.unknown, found.logged) == (numbers, unknown, None)
 
 
+def test_a_wide_range_is_unknown() -> None:
+    ids = [f"passage {number}" for number in range(30)]
+    assert find_citations("[1-20]", ids).numbers == tuple(range(1, 21))
+    wide = find_citations("[1-21]", ids)
+    assert (wide.numbers, wide.unknown) == ((), 1)
+
+
 def test_a_pattern_of_ones_own_finds_numbers_and_ids() -> None:
     pattern = re.compile(r"\(see (\w{1,20})\)")
     found = find_citations("Yes (see 2), (see a), (see z), [1].", ["a", "b"], pattern)
@@ -49,7 +62,10 @@ def test_a_pattern_of_ones_own_finds_numbers_and_ids() -> None:
         find_citations("", [], re.compile("see"))
 
 
-@pytest.mark.parametrize("part", ["[", "[1,", "[ ", "[1 , ", "【", "[doc:", "[1†", "]", "[[1]", "[" + "1" * 50])
+PARTS = ["[", "[1,", "[ ", "[1 , ", "【", "[doc:", "[1†", "]", "[[1]", "[" + "1" * 50, "[1-4]", "[1-4,"]
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_the_time_grows_with_the_length_only(part: str) -> None:
     """Text that makes careless patterns take quadratic time: ten times the text takes about ten times as long."""
 
@@ -69,7 +85,7 @@ def test_the_end_of_a_huge_answer_is_not_read() -> None:
     assert find_citations(" " * (MAX_ANSWER - 3) + "[1]" + "[2]" * 10**6, IDS).numbers == (1,)
 
 
-@given(st.text(st.sampled_from("[]【】0123456789,†doc: ab\x00\ud800"), max_size=60))
+@given(st.text(st.sampled_from("[]【】0123456789,;-–^†doc: ab\x00\ud800"), max_size=60))
 def test_any_text_gives_shown_numbers_only(answer: str) -> None:
     found = find_citations(answer, IDS)
     assert all(1 <= number <= len(IDS) for number in found.numbers)

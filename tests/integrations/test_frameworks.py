@@ -5,10 +5,12 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from interleaf import LogWriter, log
+from interleaf.errors import DataError
 from interleaf.integrations import log_citations, log_citations_async
 
 pytest.importorskip("langchain_core", reason="comes with the extra integration")
@@ -19,12 +21,19 @@ import haystack
 from haystack.components.builders import PromptBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    BaseCallbackHandler,
+    CallbackManagerForRetrieverRun,
+)
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda
-from llama_index.core import Settings
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+from llama_index.core import Settings, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever as LlamaBase
+from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.llms.mock import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
@@ -118,6 +127,61 @@ def test_langchain_batches_and_leaves_stored_documents_alone(writer: LogWriter, 
     assert retriever.counts == {}
 
 
+def _is_public(document: Document) -> bool:
+    return bool(document.metadata["is_public"])
+
+
+def permitted(writer: LogWriter) -> LangChainRetriever:
+    """Two retrievers of a vector store; one has asynchronous code of its own, the other is a chain."""
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    texts = [Document(f"text {n}", id=f"d{n}", metadata={"is_public": n % 2 == 0}) for n in range(8)]
+    store.add_documents(texts)
+    field = ConfigurableField(id="search_kwargs")
+    plain = store.as_retriever(search_kwargs={"k": 3}).configurable_fields(search_kwargs=field)
+    mixed = store.as_retriever(search_type="mmr", search_kwargs={"k": 3}).configurable_fields(search_kwargs=field)
+    return LangChainRetriever({"plain": plain, "mixed": mixed}, writer, k=6, timeout=60)
+
+
+CONFIGURED: Any = {"configurable": {"search_kwargs": {"k": 3, "filter": _is_public}}, "run_name": "mine"}
+CALLS: dict[str, Callable[[LangChainRetriever], list[Document]]] = {
+    "invoke": lambda retriever: retriever.invoke("which?", filter=_is_public),
+    "ainvoke": lambda retriever: asyncio.run(retriever.ainvoke("which?", filter=_is_public)),
+    "batch": lambda retriever: retriever.batch(["which?", "who?"], filter=_is_public)[1],
+    "abatch": lambda retriever: asyncio.run(retriever.abatch(["which?", "who?"], filter=_is_public))[1],
+    "bind": lambda retriever: retriever.bind(filter=_is_public).invoke("which?"),
+    "configurable": lambda retriever: retriever.invoke("which?", CONFIGURED),
+    "aconfigurable": lambda retriever: asyncio.run(retriever.ainvoke("which?", CONFIGURED)),
+    "with_config": lambda retriever: retriever.with_config(CONFIGURED).invoke("which?"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_langchain_passes_filters_to_every_retriever(call: str, writer: LogWriter, tmp_path: Path) -> None:
+    retriever = permitted(writer)
+    documents = CALLS[call](retriever)
+    assert len(documents) >= 3
+    assert {document.id for document in documents} <= {"d0", "d2", "d4", "d6"}
+    assert rows(writer, tmp_path)[0]["lengths"] == [3, 3]
+    assert {document.metadata["is_public"] for document in retriever.invoke("which?")} == {True, False}
+    assert retriever.counts == {}
+
+
+def test_langchain_traces_each_retriever_below_the_mixed_one(writer: LogWriter) -> None:
+    started = []
+
+    class Tracer(BaseCallbackHandler):
+        def on_retriever_start(self, serialized: Any, query: str, **told: Any) -> None:
+            started.append((told["name"], told["run_id"], told["parent_run_id"], sorted(told["tags"])))
+
+    config: Any = {"callbacks": [Tracer()], "run_name": "mine", "run_id": uuid4(), "tags": ["test"]}
+    langchain(writer).invoke("which?", config)
+    (name, run, parent, tags), *children = started
+    assert (name, parent, tags) == ("mine", None, ["test"])
+    assert sorted(child[0] for child in children) == ["AsyncLangChainSource", "LangChainSource"]
+    assert {child[2] for child in children} == {run}
+    assert [child[3] for child in children] == [["test"]] * 2
+
+
 class LlamaSource(LlamaBase):
     def __init__(self, ids: tuple[str, ...]) -> None:
         super().__init__()
@@ -161,6 +225,20 @@ def test_nodes_without_text_are_mixed(writer: LogWriter, tmp_path: Path) -> None
     assert {node.node_id for node in retriever.retrieve("which?")} == {"a", "picture"}
     (row,) = rows(writer, tmp_path)
     assert dict(zip(row["documents"], row["characters"], strict=True)) == {"a": 9, "picture": None}
+    assert retriever.counts == {}
+
+
+def test_each_index_of_llama_index_embeds_the_query_with_its_own_model(writer: LogWriter) -> None:
+    texts = [TextNode(text=f"text {number}", id_=f"n{number}") for number in range(3)]
+    sources = {
+        f"size-{size}": VectorStoreIndex(texts, embed_model=MockEmbedding(size)).as_retriever(similarity_top_k=3)
+        for size in (4, 8)
+    }
+    retriever = LlamaIndexRetriever(sources, writer, timeout=60)
+    query = AskedQuery("which?")
+    assert len(retriever.retrieve(query)) == 3
+    assert len(asyncio.run(retriever.aretrieve(query))) == 3
+    assert query.embedding is None
     assert retriever.counts == {}
 
 
@@ -219,6 +297,60 @@ def test_haystack_with_its_own_retrievers_and_filters(writer: LogWriter, tmp_pat
     found = retriever.run("guide", filters={"field": "meta.year", "operator": ">=", "value": 2023})["documents"]
     assert {document.meta["year"] for document in found} <= {2023, 2024, 2025}
     assert rows(writer, tmp_path)[0]["lengths"] == [3, 3]
+
+
+def tenants(top_k: int) -> InMemoryBM25Retriever:
+    store = InMemoryDocumentStore()
+    store.write_documents([haystack.Document(content=f"a guide to {n}", meta={"tenant": n % 2}) for n in range(8)])
+    return InMemoryBM25Retriever(store, top_k=top_k)
+
+
+OWN: Any = {"field": "meta.tenant", "operator": "==", "value": 1}
+
+
+def run_directly(retriever: HaystackRetriever, **inputs: Any) -> list[haystack.Document]:
+    return retriever.run(**inputs)["documents"]
+
+
+def run_in_loop(retriever: HaystackRetriever, **inputs: Any) -> list[haystack.Document]:
+    return asyncio.run(retriever.run_async(**inputs))["documents"]
+
+
+def run_in_pipeline(retriever: HaystackRetriever, **inputs: Any) -> list[haystack.Document]:
+    pipeline = haystack.Pipeline()
+    pipeline.add_component("retriever", retriever)
+    found: list[haystack.Document] = pipeline.run({"retriever": inputs})["retriever"]["documents"]
+    return found
+
+
+@pytest.mark.parametrize("run", [run_in_pipeline, run_in_loop])
+def test_haystack_passes_filters_and_top_k_to_every_retriever(run: Any, writer: LogWriter, tmp_path: Path) -> None:
+    retriever = HaystackRetriever({"four": tenants(4), "six": tenants(6)}, writer, timeout=60)
+    documents = run(retriever, query="guide", filters=OWN, top_k=2)
+    assert [document.meta["tenant"] for document in documents] == [1, 1]
+    assert rows(writer, tmp_path)[0]["lengths"] == [2, 2]
+
+
+@pytest.mark.parametrize("run", [run_directly, run_in_loop])
+def test_haystack_never_asks_a_component_that_would_ignore_filters(run: Any, writer: LogWriter) -> None:
+    inner = haystack.Pipeline()
+    inner.add_component("found", tenants(6))
+    inputs, outputs = {"query": ["found.query"]}, {"found.documents": "documents"}
+    deaf = haystack.SuperComponent(inner, input_mapping=inputs, output_mapping=outputs)
+    retriever = HaystackRetriever({"four": tenants(4), "deaf": deaf}, writer, timeout=60)
+    assert {document.meta["tenant"] for document in run(retriever, query="guide", filters=OWN)} == {1}
+    assert retriever.counts == {"retriever_failed:deaf": 1}
+    assert len(run(retriever, query="guide")) == 4
+    assert retriever.counts == {"retriever_failed:deaf": 1}
+    with pytest.raises(DataError, match="SuperComponent has no input 'filters'; add it"):
+        run(HaystackRetriever({"deaf": deaf, "also": deaf}, writer, timeout=60), query="guide", filters=OWN)
+
+
+@pytest.mark.parametrize("kind", [LangChainRetriever, LlamaIndexRetriever, HaystackRetriever])
+def test_retrievers_without_names_are_refused(kind: Any, writer: LogWriter) -> None:
+    for wrong in ([1, 2], ["one", "other"], {1: None, 2: None}, object()):
+        with pytest.raises(DataError, match="give a dict from names to retrievers, the control first"):
+            kind(wrong, writer)
 
 
 SHOWN: dict[str, Callable[[LogWriter], list[Any]]] = {

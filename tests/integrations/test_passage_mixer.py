@@ -88,7 +88,7 @@ def ids(passages: list[Passage]) -> str:
 
 @ways
 def test_the_list_is_mixed_and_logged(ask: Ask, writer: LogWriter, tmp_path: Path) -> None:
-    mixer = PassageMixer(NAMES[:2], writer, timeout=5)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer, timeout=5)
     passages = ask(mixer, Retriever("abcd"), Retriever("cdef"))
     (row,) = rows(writer, tmp_path)
     assert (row["arm"], row["rankers"], row["lengths"]) == ("interleaved", list(NAMES[:2]), [4, 4])
@@ -123,7 +123,7 @@ FALLBACKS: dict[str, tuple[Callable[[], list[Retriever]], str, str]] = {
 def test_a_fallback_is_shown_logged_and_counted(ask: Ask, case: str, writer: LogWriter, tmp_path: Path) -> None:
     make, shown, reason = FALLBACKS[case]
     retrievers = make()
-    mixer = PassageMixer(NAMES[: len(retrievers)], writer, timeout=TIMEOUT)
+    mixer = PassageMixer(dict.fromkeys(NAMES[: len(retrievers)]), writer, timeout=TIMEOUT)
     began = time.monotonic()
     passages = ask(mixer, *retrievers)
     for one in retrievers:
@@ -140,7 +140,7 @@ def test_a_fallback_is_shown_logged_and_counted(ask: Ask, case: str, writer: Log
 @ways
 def test_the_control_is_not_kept_waiting_when_another_has_failed(ask: Ask, writer: LogWriter) -> None:
     hung = Retriever("cdef", hangs=True)
-    mixer = PassageMixer(NAMES, writer, timeout=20)
+    mixer = PassageMixer(dict.fromkeys(NAMES), writer, timeout=20)
     began = time.monotonic()
     assert ids(ask(mixer, Retriever("abcd"), BROKEN, hung)) == "abcd"
     hung.free.set()
@@ -149,14 +149,14 @@ def test_the_control_is_not_kept_waiting_when_another_has_failed(ask: Ask, write
 
 @ways
 def test_if_nobody_answers_in_time_the_first_later_answer_counts(ask: Ask, writer: LogWriter) -> None:
-    mixer = PassageMixer(NAMES[:2], writer, timeout=0.01)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer, timeout=0.01)
     assert ids(ask(mixer, Retriever("abcd", seconds=0.1), Retriever("cdef", seconds=1.0))) == "abcd"
     assert mixer.counts == {"retriever_late:sparse": 1}
 
 
 @ways
 def test_if_all_fail_the_error_of_the_control_is_raised(ask: Ask, writer: LogWriter) -> None:
-    mixer = PassageMixer(NAMES[:2], writer)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer)
     with pytest.raises(OSError, match="no connection"):
         ask(mixer, BROKEN, Retriever("", error=KeyError("other")))
     assert ask(mixer, Retriever(""), BROKEN) == []
@@ -165,7 +165,7 @@ def test_if_all_fail_the_error_of_the_control_is_raised(ask: Ask, writer: LogWri
 
 @pytest.mark.parametrize("result", [None, 7, object()])
 def test_what_is_no_list_of_documents_is_a_failure(result: Any, writer: LogWriter) -> None:
-    mixer = PassageMixer(NAMES[:2], writer)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer)
     calls = {"dense": lambda: iter([Doc("a"), Doc("b")]), "sparse": lambda: result}
     assert ids(mixer.retrieve("q", None, None, calls)) == "ab"
     assert mixer.counts == {FallbackCode.FAILED.of("sparse"): 1}
@@ -175,7 +175,7 @@ def test_a_retriever_that_cancels_itself_does_not_cancel_the_program(writer: Log
     async def cancel() -> list[Doc]:
         raise asyncio.CancelledError
 
-    mixer = PassageMixer(NAMES[:2], writer)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer)
     calls: dict[str, Any] = {"dense": cancel, "sparse": Retriever("ab").task}
     assert ids(asyncio.run(mixer.retrieve_async("q", None, None, calls))) == "ab"
     with pytest.raises(TimeoutError, match="'dense' was cancelled"):
@@ -192,7 +192,7 @@ def test_a_program_that_is_cancelled_stops_its_retrievers(writer: LogWriter) -> 
             ended.append(True)
 
     async def leave() -> None:
-        mixer = PassageMixer(NAMES[:2], writer, timeout=60)
+        mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer, timeout=60)
         asked = asyncio.ensure_future(mixer.retrieve_async("q", None, None, {"dense": watch, "sparse": watch}))
         await asyncio.sleep(0.05)
         asked.cancel()
@@ -205,7 +205,7 @@ def test_a_program_that_is_cancelled_stops_its_retrievers(writer: LogWriter) -> 
 
 
 def test_a_retriever_that_hangs_is_skipped_after_a_while_and_asked_again_later(writer: LogWriter) -> None:
-    mixer, hung = PassageMixer(NAMES[:2], writer, timeout=0.001), Retriever("cdef", hangs=True)
+    mixer, hung = PassageMixer(dict.fromkeys(NAMES[:2]), writer, timeout=0.001), Retriever("cdef", hangs=True)
     before = threading.active_count()
     for _ in range(MAX_LATE_CALLS + 5):
         assert ids(ask_in_threads(mixer, Retriever("abcd"), hung)) == "abcd"
@@ -216,7 +216,7 @@ def test_a_retriever_that_hangs_is_skipped_after_a_while_and_asked_again_later(w
     until = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < until:
         time.sleep(0.01)
-    patient = PassageMixer(NAMES[:2], writer, timeout=10)
+    patient = PassageMixer(dict.fromkeys(NAMES[:2]), writer, timeout=10)
     patient._calls._late = mixer._calls._late
     assert ids(ask_in_threads(patient, Retriever("abcd"), hung)) != "abcd"
 
@@ -225,12 +225,12 @@ def test_what_cannot_be_identified_or_logged_is_shown_without_an_impression(writ
     def fail(document: Doc) -> str:
         raise KeyError("no such field")
 
-    mixer = PassageMixer(NAMES[:2], writer, identify=fail)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer, identify=fail)
     passages = ask_in_threads(mixer, Retriever("abcd"), Retriever("cdef"))
     assert "".join(passage.document.id for passage in passages) == "abcd"
     assert {passage.impression for passage in passages} == {None}
     assert mixer.counts == {FallbackCode.NOT_MIXED: 1}
-    mixer = PassageMixer(NAMES[:2], writer)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer)
     writer.close()
     passages = ask_in_threads(mixer, Retriever("abcd"), Retriever("cdef"))
     assert ids(passages) != "abcd"  # it is mixed
@@ -243,7 +243,7 @@ def test_documents_are_the_same_by_id_by_content_or_as_you_say(writer: LogWriter
     calls = {"dense": lambda: first, "sparse": lambda: second}
     nameless = {name: lambda call=call: [Doc(None, one.text) for one in call()] for name, call in calls.items()}
     for options, some in (({}, calls), ({"identify": identify_by_content}, calls), ({}, nameless)):
-        PassageMixer(NAMES[:2], writer, **options).retrieve("q", None, None, some)  # type: ignore[arg-type]
+        PassageMixer(dict.fromkeys(NAMES[:2]), writer, **options).retrieve("q", None, None, some)  # type: ignore[arg-type]
     by_id, by_content, without_id = rows(writer, tmp_path)
     assert (by_id["union"], by_id["lengths"]) == (4, [2, 2])
     assert (by_content["union"], by_content["lengths"]) == (3, [2, 2])
@@ -253,7 +253,7 @@ def test_documents_are_the_same_by_id_by_content_or_as_you_say(writer: LogWriter
 
 @pytest.mark.parametrize("text", ["\ud800", "a\0b", "x" * 5000, ""])
 def test_odd_questions_units_and_ids_are_logged(text: str, writer: LogWriter, tmp_path: Path) -> None:
-    mixer = PassageMixer(NAMES[:2], writer)
+    mixer = PassageMixer(dict.fromkeys(NAMES[:2]), writer)
     calls = {"dense": lambda: [Doc(text or None, "t"), Doc(7)], "sparse": lambda: [Doc(7), Doc(text or None, "t")]}
     passages = mixer.retrieve(text, text, text, calls)
     assert mixer.counts == {}
@@ -265,13 +265,13 @@ def test_odd_questions_units_and_ids_are_logged(text: str, writer: LogWriter, tm
 
 def test_all_wrong_settings_are_named_at_once(writer: LogWriter) -> None:
     with pytest.raises(DataError) as raised:
-        PassageMixer(["dense"], writer, experiment="other", method="balance", k=0, timeout=-1)
+        PassageMixer({"dense": None}, writer, experiment="other", method="balance", k=0, timeout=-1)
     said = [str(problem) for problem in raised.value.problems]
     starts = ("there are 1 retrievers", "k is 0", "timeout is -1", "experiment is 'other'", "unknown method 'balance'")
     assert [problem.startswith(start) for problem, start in zip(said, starts, strict=True)] == [True] * 5, said
     with pytest.raises(DataError, match="there are 0 retrievers"):
-        PassageMixer([], writer)
+        PassageMixer({}, writer)
     with pytest.raises(InterleafError, match="exactly 2 rankers"):
-        PassageMixer(NAMES, writer, method="balanced")
+        PassageMixer(dict.fromkeys(NAMES), writer, method="balanced")
     with pytest.raises(DataError, match="LogWriter, a Client or an AsyncClient"):
-        PassageMixer(NAMES, object())  # type: ignore[arg-type]
+        PassageMixer(dict.fromkeys(NAMES), object())  # type: ignore[arg-type]

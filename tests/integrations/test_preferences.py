@@ -24,7 +24,7 @@ class Shown:
 
 def report_of(folder: Path, model: FakeModel, skills: tuple[float, float], lengths: tuple[int, int]) -> Report:
     with LogWriter(folder, experiment="passages") as writer:
-        mixer = PassageMixer(["dense", "sparse"], writer, timeout=60)
+        mixer = PassageMixer(dict.fromkeys(["dense", "sparse"]), writer, timeout=60)
         for number in range(QUESTIONS):
             question = f"q{number}"
             settings = zip(("dense", "sparse"), skills, lengths, strict=True)

@@ -46,7 +46,7 @@ def shown(passages: list[Any]) -> list[Any]:
 def test_lists_and_citations_reach_the_report(address: str) -> None:
     model = FakeModel(by_content=3.0, by_rank=(0.3,) * 5)
     with closing(Client(address, timeout=120)) as client:
-        mixer = PassageMixer(NAMES, client, experiment="passages", timeout=60)
+        mixer = PassageMixer(dict.fromkeys(NAMES), client, experiment="passages", timeout=60)
         for number in range(300):
             passages = mixer.retrieve(f"q{number}", f"user-{number}", None, calls_of(f"q{number}", (0.0, 1.0)))
             answer = model.answer(f"q{number}", [passage.document.text for passage in passages])
@@ -79,7 +79,7 @@ def test_lengths_are_stored_page_by_page(address: str, store: Any) -> None:
 
 def test_event_loops_and_fallbacks(address: str) -> None:
     async def ask(client: Any) -> tuple[list[Any], dict[str, int]]:
-        mixer = PassageMixer(NAMES, client, experiment="passages", timeout=60)
+        mixer = PassageMixer(dict.fromkeys(NAMES), client, experiment="passages", timeout=60)
         calls = calls_of("q") | {"sparse": lambda: 1 / 0}
         passages = await mixer.retrieve_async("q", "user-a", None, calls)
         citations = await log_citations_async(client, "Yes [2].", shown(passages))
@@ -91,7 +91,7 @@ def test_event_loops_and_fallbacks(address: str) -> None:
             passages, counts = await ask(client)
             assert [passage.document for passage in passages] == find_texts("q", "dense", 0.2)
             assert counts == {FallbackCode.FAILED.of("sparse"): 1}
-            mixer = PassageMixer(NAMES, client, experiment="passages", timeout=60)
+            mixer = PassageMixer(dict.fromkeys(NAMES), client, experiment="passages", timeout=60)
             assert {one.impression for one in mixer.retrieve("q", None, None, calls_of("q"))} == {None}
             assert mixer.counts == {FallbackCode.NOT_MIXED: 1}  # an AsyncClient has no synchronous methods
         with closing(Client(address, timeout=120)) as client:
@@ -102,7 +102,7 @@ def test_event_loops_and_fallbacks(address: str) -> None:
 
 def test_an_unknown_experiment_shows_the_control(address: str) -> None:
     with closing(Client(address, timeout=120)) as client:
-        mixer = PassageMixer(NAMES, client, experiment="other", timeout=60)
+        mixer = PassageMixer(dict.fromkeys(NAMES), client, experiment="other", timeout=60)
         passages = mixer.retrieve("q", None, None, calls_of("q"))
     assert [passage.document for passage in passages] == find_texts("q", "dense", 0.2)
     assert {passage.impression for passage in passages} == {None}
@@ -112,6 +112,6 @@ def test_an_unknown_experiment_shows_the_control(address: str) -> None:
 
 def test_an_outage_of_the_service_changes_nothing_for_users() -> None:
     with closing(Client("http://127.0.0.1:9", timeout=0.5)) as client:
-        mixer = PassageMixer(NAMES, client, experiment="passages", timeout=60)
+        mixer = PassageMixer(dict.fromkeys(NAMES), client, experiment="passages", timeout=60)
         passages = mixer.retrieve("q", None, None, calls_of("q"))
     assert [passage.document for passage in passages] == find_texts("q", "dense", 0.2)

@@ -112,7 +112,7 @@ def test_the_command_takes_fixed_documents(capsys: pytest.CaptureFixture[str], m
     with pytest.raises(SystemExit, match="2"):
         main(["interleave", "--fixed", "ad"])
     assert "RANK=DOCUMENT" in capsys.readouterr().err
-    for wrong, words in ((["1=a", "1=b"], "names a rank twice"), (["0=a"], "1 is the top")):
+    for wrong, words in ((["1=a", "1=b"], "names 1 twice"), (["0=a"], "1 is the top")):
         monkeypatch.setattr(sys, "stdin", io.StringIO('{"A": ["a"], "B": ["b"]}'))
         assert main(["interleave", "--fixed", *wrong]) == 2
         assert words in capsys.readouterr().err

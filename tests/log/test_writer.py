@@ -28,6 +28,19 @@ def rows(source: Any) -> tuple[list[dict[str, Any]], log.LogReading]:
     return [row for batch in reading for row in batch.to_pylist()], reading
 
 
+def test_an_empty_list_of_one_ranker_is_in_the_arm_of_this_ranker(tmp_path: Path) -> None:
+    full, empty = {"old": ["a"], "new": ["b"]}, {"old": [], "new": ["b"]}
+    lists = [[interleave(found, "one_list", key=("u", number)) for found in (full, empty)] for number in range(20)]
+    with LogWriter(tmp_path, experiment="example") as writer:
+        for pair in lists:
+            for shown in pair:
+                writer.impression(shown)
+    arms = [row["arm"] for row in rows(tmp_path)[0]]
+    assert arms[::2] == arms[1::2] == ["old" if pair[0].documents == ("a",) else "new" for pair in lists]
+    assert set(arms) == {"old", "new"}
+    assert not all(shown.documents for _, shown in lists)
+
+
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     with LogWriter(tmp_path, experiment="example", version=3, clock=lambda: NOON) as writer:
         name = writer.impression(
@@ -42,6 +55,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
             characters=[812, None, 40],
             latency=[1.5, None],
             fallback_reason="none",
+            epoch=7,
             rankings=True,
         )
         event = writer.event(name, rank=2, dwell=1.5, time="2026-11-15T12:00:05Z")
@@ -55,7 +69,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
     said = {"experiment": "example", "version": 3, "impression": name, "time": NOON, "unit": "ユーザー", "page": 2}
     said |= {"session": "s-1", "query": 'say "{hello}"\n', "arm": "interleaved", "fallback_reason": "none"}
     said |= {"attributes": [("device", "phone")], "grades": [1, None, 0], "latency": [1.5, None]}
-    said |= {"characters": [812, None, 40]}
+    said |= {"characters": [812, None, 40], "epoch": 7}
     assert {name: first[name] for name in said} == said
     assert [caption and caption["title"] for caption in first["captions"]] == ["t", None, None]
     assert [
@@ -65,7 +79,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
         (event, "click", 2, NOON + timedelta(seconds=5), 1.5, None),
     ]
     assert (second["impression"], second["arm"], second["time"]) == ("i-2", "holdout", NOON - timedelta(days=1))
-    assert second["rankings"] is None
+    assert (second["rankings"], second["epoch"]) == (None, None)
     assert len(name) == len(event) == 32
 
 
@@ -96,6 +110,7 @@ def test_a_list_that_something_else_composed_has_no_key(tmp_path: Path) -> None:
         (lambda writer: writer.impression(SHOWN, query="\ud800"), "text that is not Unicode"),
         (lambda writer: writer.impression(SHOWN, attributes={"age": 7}), "'attributes': 7 is not a text"),
         (lambda writer: writer.impression(SHOWN, arm=None), "arm is None; give a text"),
+        (lambda writer: writer.impression(SHOWN, epoch="first"), "cannot be logged: 'epoch': 'first' is"),
     ],
 )
 def test_what_cannot_be_logged_is_refused_and_leaves_no_trace(tmp_path: Path, call: Any, words: str) -> None:

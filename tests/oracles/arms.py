@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 Row = dict[str, Any]
@@ -42,6 +43,23 @@ def _latency(row: Row) -> Fraction | None:
     else:
         known = each[row["rankers"].index(row["arm"])] if row["arm"] in row["rankers"] else None
     return None if known is None else min(Fraction(round(Fraction(known) * 2**24), 2**24), Fraction(LONGEST))
+
+
+def follow_ups_of(rows: Iterable[Row], gap: float = 1800) -> dict[tuple[str, str], tuple[int, int]]:
+    """By arm and unit: the searches that a later one follows, less than the gap after their last event; and all."""
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["arm"], row["unit"]].append(row)
+    counts = {}
+    for key, own in found.items():
+        own.sort(key=lambda row: (row["time"], _end_of(row)))
+        followed = [then["time"] - _end_of(row) < timedelta(seconds=gap) for row, then in pairwise(own)]
+        counts[key] = sum(followed), len(own)
+    return counts
+
+
+def _end_of(row: Row) -> Any:
+    return max([row["time"], *(event["time"] for event in row["events"])])
 
 
 def sums_of(

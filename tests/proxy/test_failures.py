@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from interleaf import log
+from interleaf.proxy.fan_out import find_reason
 from interleaf.proxy.opensearch import OpenSearchSearch
-from tests.support.proxies import BODY, RunningProxy, running_proxy
-from tests.support.stub_engine import NEW, OLD, Asked, Send, StubEngine
+from tests.support.proxies import BODY, PATCH, RunningProxy, running_proxy
+from tests.support.stand_in import until
+from tests.support.stub_engine import NEW, OLD, Asked, Fault, Send, StubEngine
 
 Start = Callable[..., RunningProxy]
 
@@ -101,7 +103,7 @@ def test_an_answer_that_is_none(proxy: RunningProxy, engine: StubEngine, answer:
     else:
         assert reply.body == answer  # the engine's own answer to the caller's own request
         assert asked_again[-1] == json.dumps(BODY).encode()
-        assert proxy.failures == {"control_failed": 1}
+        assert proxy.failures == {"answer_not_understood": 1}
 
 
 def test_an_answer_that_is_too_large(start: Start, engine: StubEngine) -> None:
@@ -112,6 +114,132 @@ def test_an_answer_that_is_too_large(start: Start, engine: StubEngine) -> None:
     engine.found = lambda is_new: [f"{name}{'x' * 400 * is_new}" for name in (NEW if is_new else OLD)]
     assert proxy.search(unit="user-8").ids == OLD[:10]
     assert proxy.failures == {"answer_too_large": 1}
+
+
+def test_a_control_s_answer_that_is_too_large(start: Start, engine: StubEngine) -> None:
+    """Nothing is interleaved, and the code says why."""
+    proxy = start(upstream="max_answer = 5000")
+    for number in range(3):
+        assert proxy.search(unit=f"user-{number}").ids == OLD[:10]
+    assert (proxy.failures, proxy.bypassed, proxy.app.metrics.lists) == ({"answer_too_large": 3}, {}, {})
+    assert 'failures_total{code="answer_too_large",ranker=""} 3.0' in metrics_of(proxy)
+
+
+def refusing(status: int, answer: dict[str, Any], of: str) -> Fault:
+    """The engine's answer to the searches of a ranker; the answers of `_msearch` have a status each."""
+
+    async def fault(asked: Asked, send: Send) -> bool:
+        lines = [json.loads(line) for line in asked.body.splitlines()]
+        bodies = lines[1::2] if asked.path.endswith("_msearch") else lines
+        replies = [
+            answer | {"status": status}
+            if of == ("candidate" if is_candidate(body) else "control")
+            else StubEngine().search("products", body, {})[1] | {"status": 200}
+            for body in bodies
+        ]
+        own = status if len(replies) == 1 and "error" in replies[0] else 200
+        text = json.dumps({"took": 3, "responses": replies} if asked.path.endswith("_msearch") else replies[0])
+        await send(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (own, len(text), text.encode()))
+        return True
+
+    return fault
+
+
+REASON = {
+    "error": {
+        "root_cause": [{"type": "query_shard_exception", "reason": f"failed to create query: {'x' * 1000}"}],
+        "type": "search_phase_execution_exception",
+        "reason": "all shards failed",
+    }
+}
+
+
+@pytest.mark.parametrize("msearch", [True, False])
+@pytest.mark.parametrize(
+    ("status", "failures", "bypassed"),
+    [
+        (400, {}, {"refused": 1}),
+        (404, {}, {"refused": 1}),
+        (429, {"control_failed": 1}, {}),
+        (500, {"control_failed": 1}, {}),
+    ],
+)
+def test_an_error_of_the_caller_is_no_failure(
+    start: Start,
+    engine: StubEngine,
+    caplog: pytest.LogCaptureFixture,
+    msearch: bool,
+    status: int,
+    failures: dict[str, int],
+    bypassed: dict[str, int],
+) -> None:
+    proxy = start(candidate="" if msearch else 'parameters = { pretty = "true", x = "1" }')
+    engine.fault = refusing(status, REASON, "control")
+    reply = proxy.search()
+    assert (reply.status, reply.json["error"]) == (status, REASON["error"])
+    assert (proxy.failures, proxy.bypassed) == (failures, bypassed)
+    assert [record.getMessage()[:60] for record in caplog.records] == [
+        "the engine could not answer the control's search: status " + str(status)
+    ] * len(failures)
+    assert "query_shard_exception" in str(proxy.ask("GET", "/_interleaf/health").json["latest"])
+
+
+@pytest.mark.parametrize("msearch", [True, False])
+def test_the_engine_s_reason_is_logged_and_shown(
+    start: Start, engine: StubEngine, caplog: pytest.LogCaptureFixture, msearch: bool
+) -> None:
+    proxy = start(candidate=PATCH if msearch else f'{PATCH}\nparameters = {{ x = "1" }}')
+    engine.fault = refusing(400, REASON, "candidate")
+    for number in range(3):
+        assert proxy.search(unit=f"user-{number}").ids == OLD[:10]
+    (record,) = caplog.records
+    cause = "ranker candidate: the engine answered another ranker's search with an error, or not at all: "
+    cause += "status 400, query_shard_exception: failed to create query: x"
+    assert record.getMessage().startswith(cause)
+    assert len(record.getMessage()) < 450
+    (latest,) = proxy.ask("GET", "/_interleaf/health").json["latest"].items()
+    assert latest[0] == "ranker_failed candidate"
+    assert latest[1].startswith(cause)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"nginx", b"[]", b'{"error": null}', b'{"error": {"root_cause": 7}}', b"\xff"),
+        *(b'{"error": {"root_cause": [], "reason": 7}}', b'{"error": {"root_cause": [7]}}', b'{"error":' * 3000),
+    ],
+)
+def test_an_error_without_a_reason(body: bytes) -> None:
+    assert find_reason(body) == ""
+    assert find_reason(b'{"error": "Incorrect HTTP method"}') == "Incorrect HTTP method"
+
+
+def test_late_answers_are_timed(start: Start, engine: StubEngine) -> None:
+    engine.delay = lambda body: 0.6 if is_candidate(body) else 0.0
+    proxy = start(requests="time_budget_ms = 200")
+    for number in range(3):
+        proxy.search(unit=f"user-{number}")
+    text = metrics_of(proxy)
+    assert 'interleaf_proxy_ranker_seconds_count{ranker="candidate"} 3.0' in text
+    assert 'interleaf_proxy_ranker_seconds_bucket{le="0.1",ranker="candidate"} 0.0' in text
+    assert 'interleaf_proxy_ranker_seconds_count{ranker="production"} 3.0' in text
+
+
+@pytest.mark.parametrize("msearch", [True, False])
+def test_the_time_of_an_answer_is_what_the_engine_says(
+    start: Start, engine: StubEngine, tmp_path: Path, msearch: bool
+) -> None:
+    """Also if the request is slower, because of the network or of another search of one request."""
+    engine.takes_msearch, engine.delay = msearch, lambda body: 0.1
+    proxy = start()
+    assert proxy.search().status == 200
+    assert 'interleaf_proxy_ranker_seconds_sum{ranker="candidate"} 0.005\n' in metrics_of(proxy)
+    until(lambda: proxy.app.recorder.status()["waiting"] == 0)
+    assert [row["latency"] for row in rows(tmp_path)] == [[5.0, 5.0]]
+
+
+def metrics_of(proxy: RunningProxy) -> str:
+    return proxy.ask("GET", "/_interleaf/metrics").body.decode()
 
 
 def test_a_compressed_answer_that_grows_too_large(start: Start, engine: StubEngine) -> None:
@@ -148,13 +276,25 @@ def test_a_list_that_could_not_be_built_is_not_remembered(
     assert proxy.failures == {"internal": 1}
 
 
-def test_no_results_at_all(proxy: RunningProxy, engine: StubEngine) -> None:
-    engine.found = lambda is_new: []
-    reply = proxy.search()
-    assert (reply.ids, reply.json["hits"]["total"]["value"]) == ([], 0)
-    engine.found = lambda is_new: NEW[:3] if is_new else []
-    assert proxy.search(unit="user-8").ids == NEW[:3]
-    assert not proxy.failures
+def test_a_search_without_results_of_the_control_gets_the_engine_s_answer(engine: StubEngine, tmp_path: Path) -> None:
+    """Its total and facets say that there is nothing, so hits of another ranker would not fit."""
+    with running_proxy(engine.url, tmp_path) as proxy:
+        for new in ([], NEW):
+            engine.found = lambda is_new, new=new: new if is_new else []  # type: ignore[misc]
+            reply = proxy.search()
+            assert (reply.json["hits"]["hits"], reply.json["hits"]["total"]["value"]) == ([], 0)
+            assert "ext" not in reply.json
+        assert proxy.bypassed == {"no_results": 2}
+        assert not proxy.failures
+    assert not list((tmp_path / "log").iterdir())
+
+
+def test_a_search_without_results_of_another_ranker_is_a_fallback(engine: StubEngine, tmp_path: Path) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        engine.found = lambda is_new: [] if is_new else OLD
+        assert proxy.search().ids == OLD[:10]
+    (row,) = rows(tmp_path)
+    assert (row["arm"], row["fallback_reason"]) == ("fallback", "no ranking of candidate")
 
 
 def test_an_unexpected_error_of_the_proxy(

@@ -1,6 +1,7 @@
 """Searches of OpenSearch through the proxy, against a stub engine that speaks its protocol."""
 
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 
 from interleaf import log
 from interleaf.experiment import Experiment, Request, show
-from tests.support.proxies import BODY, RunningProxy, running_proxy
-from tests.support.stub_engine import COUNT, NEW, OLD, StubEngine
+from tests.support.proxies import BODY, Reply, RunningProxy, running_proxy
+from tests.support.stub_engine import COUNT, NEW, OLD, Asked, Send, StubEngine
 
 Start = Callable[..., RunningProxy]
 
@@ -141,6 +142,49 @@ def test_a_page_is_not_joined_to_a_list_that_has_changed(engine: StubEngine, tmp
     assert first.note["impression"] != second.note["impression"]
 
 
+OF_THE_PAGE: list[tuple[dict[str, Any], str]] = [  # what one request for a page has, and another one does not
+    ({"suggest": {"s": {}}}, ""),
+    ({"highlight": {"fields": {"title": {}}}, "aggs": {"a": {}}}, ""),
+    ({"_source": ["title"], "fields": ["price"], "track_total_hits": False}, "request_cache=true"),
+    ({"sort": ["_score"], "ext": {"ubi": {"query_id": "q"}}}, "_source_includes=title&track_total_hits=true"),
+]
+
+
+@pytest.mark.parametrize(("fields", "query"), OF_THE_PAGE)
+def test_pages_of_one_search_may_ask_for_different_sections(
+    engine: StubEngine, tmp_path: Path, fields: dict[str, Any], query: str
+) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        body = {"query": {"match": {"title": "shoes"}}}  # its text is not where the configuration says
+        pages = [
+            proxy.search(body | fields, path=f"/products/_search?{query}"),
+            proxy.search(body | {"from": 10}),
+            proxy.search(body | {"from": 20} | fields),
+        ]
+    shown = [name for page in pages for name in page.ids]
+    assert len(shown) == len(set(shown)) == 30
+    (row,) = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    assert (row["documents"], row["page"]) == (shown, 3)
+
+
+def test_searches_that_rank_in_another_way_are_other_searches(proxy: RunningProxy) -> None:
+    searches = [proxy.search(), proxy.search(BODY | {"min_score": 1}), proxy.search(BODY | {"post_filter": {}})]
+    assert len({one.note["impression"] for one in searches}) == 3
+
+
+def test_a_list_that_grows_with_its_size_is_one_impression(engine: StubEngine, tmp_path: Path) -> None:
+    with running_proxy(engine.url, tmp_path) as proxy:
+        replies = [proxy.search(BODY | {"size": size}) for size in (10, 20, 20, 40, 10)]
+        other = proxy.search(BODY | {"size": 25})
+    longest = replies[3].ids
+    assert [reply.ids for reply in replies] == [longest[: len(reply.ids)] for reply in replies]
+    assert len({reply.note["impression"] for reply in replies}) == 1
+    rows = {row["impression"]: row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()}
+    first, second = (rows[one.note["impression"]] for one in (replies[0], other))
+    assert (first["documents"], first["page"]) == (longest, 4)
+    assert second["documents"] == other.ids == longest[:25]  # 25 are not whole pages of 10
+
+
 BYPASSED: list[tuple[str, dict[str, Any], str]] = [
     ("sort", {"sort": [{"price": "asc"}]}, ""),
     ("sort", {"sort": ["_score", {"price": "asc"}]}, ""),
@@ -215,10 +259,15 @@ def test_the_control_s_total_is_raised_to_the_documents_that_one_can_page_to(
     assert reply.json["hits"]["total"]["value"] == 51
 
 
+def msearch(proxy: RunningProxy, *lines: Any) -> tuple[Reply, bytes]:
+    """The answer to an _msearch, and the body that was sent."""
+    body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return proxy.ask("POST", "/_msearch", body, {"Content-Type": "application/x-ndjson", "X-User": "user-7"}), body
+
+
 def test_searches_of_one_msearch_are_interleaved_where_they_can_be(proxy: RunningProxy, engine: StubEngine) -> None:
     lines = [{"index": "products"}, BODY, {"index": "products"}, BODY | {"size": 0}, {"index": "others"}, BODY]
-    body = "\n".join(map(json.dumps, lines)) + "\n"
-    reply = proxy.ask("POST", "/_msearch", body.encode(), {"Content-Type": "application/x-ndjson", "X-User": "user-7"})
+    reply, _ = msearch(proxy, *lines)
     mixed, facets, others = reply.json["responses"]
     assert [hit["_id"] for hit in mixed["hits"]["hits"]] == proxy.search().ids
     assert (mixed["status"], facets["hits"]["hits"]) == (200, [])
@@ -228,11 +277,67 @@ def test_searches_of_one_msearch_are_interleaved_where_they_can_be(proxy: Runnin
 
 
 def test_an_msearch_without_a_search_that_takes_part_passes_through(proxy: RunningProxy, engine: StubEngine) -> None:
-    body = b'{"index":"others"}\n{"size":1}\n'
-    reply = proxy.ask("POST", "/_msearch", body, {"Content-Type": "application/x-ndjson"})
+    reply, body = msearch(proxy, {"index": "others"}, {"size": 1})
     assert [hit["_id"] for hit in reply.json["responses"][0]["hits"]["hits"]] == ["d0"]
     assert engine.asked[0].body == body
-    assert proxy.bypassed == {"no_search": 1}
+    assert not proxy.bypassed
+    assert 'kind="passed",status="200"} 1.0' in proxy.app.metrics.text().decode()
+
+
+def test_an_msearch_whose_searches_cannot_be_interleaved_passes_through(
+    proxy: RunningProxy, engine: StubEngine
+) -> None:
+    lines = [{"index": "products"}, BODY | {"sort": "price"}, {"index": "products"}, BODY | {"size": 0}]
+    _, body = msearch(proxy, *lines)
+    assert [asked.body for asked in engine.asked] == [body]
+    assert proxy.bypassed == {"sort": 1, "no_hits": 1}
+
+
+def test_an_msearch_takes_as_long_as_its_slowest_search(proxy: RunningProxy, engine: StubEngine) -> None:
+    proxy.search()  # the first search takes longer
+    engine.delay = lambda body: 1.0 if body.get("size") == 0 else 0.4
+    began = time.monotonic()
+    msearch(proxy, {"index": "products"}, BODY, {"index": "products"}, BODY | {"size": 0}, {"index": "others"}, BODY)
+    assert 1.0 <= time.monotonic() - began < 1.35
+
+
+@pytest.mark.parametrize("index", ["others", "products"])
+def test_lists_of_an_msearch_that_the_engine_refuses_are_not_recorded(
+    engine: StubEngine, tmp_path: Path, index: str
+) -> None:
+    async def fault(asked: Asked, send: Send) -> bool:
+        is_refused = b'"refuse"' in asked.body
+        if is_refused:
+            await send(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nbusy")
+        return is_refused
+
+    engine.fault = fault
+    lines = [{"index": "products"}, BODY, {"index": index}, BODY | {"size": 0, "preference": "refuse"}]
+    with running_proxy(engine.url, tmp_path) as proxy:
+        reply, _ = msearch(proxy, *lines)
+        assert (reply.status, reply.body) == (429, b"busy")
+        shown = proxy.search()
+        assert proxy.app.metrics.lists == {"interleaved": 1}
+    (row,) = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    assert row["impression"] == shown.note["impression"]
+
+
+def test_a_search_of_an_msearch_that_turns_out_to_find_nothing_is_answered_by_the_engine(
+    proxy: RunningProxy, engine: StubEngine
+) -> None:
+    found = engine.search
+
+    def search(index: str, body: dict[str, Any], parameters: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        engine.found = lambda is_new: [] if "min_score" in body else OLD
+        return found(index, body, parameters)
+
+    engine.search = search  # type: ignore[method-assign]
+    lines = [{"index": "products"}, BODY | {"min_score": 9}, {"index": "others"}, BODY, {"index": "products"}, BODY]
+    reply, _ = msearch(proxy, *lines)
+    nothing, others, mixed = reply.json["responses"]
+    assert (nothing["hits"]["hits"], len(others["hits"]["hits"])) == ([], 10)
+    assert "interleaf" in mixed["ext"]
+    assert proxy.bypassed == {"no_results": 1}
 
 
 def test_rankers_are_asked_one_by_one_where_msearch_cannot_carry_their_parameters(

@@ -320,6 +320,16 @@ def test_requests_that_could_be_smuggled_are_refused(proxy: RunningProxy, engine
     assert not any(b"GET /y" in asked.body or asked.target == "/y" for asked in engine.asked)
 
 
+@pytest.mark.parametrize("target", ["/products/_search?q=é", "/é/_doc/1", "/x?q=\x01"])
+def test_an_error_says_how_to_write_a_url_that_has_other_characters_than_ascii(
+    proxy: RunningProxy, engine: StubEngine, target: str
+) -> None:
+    answer = exchange(proxy.port, f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"such as %C3%A9 for" in answer
+    assert not engine.asked
+
+
 def test_concurrent_requests(proxy: RunningProxy, engine: StubEngine, tmp_path: Path) -> None:
     def ask(number: int) -> Any:
         return proxy.ask("GET", f"/{number}").json["echo"] if number % 2 else set(proxy.search(unit=f"u-{number}").ids)

@@ -12,7 +12,8 @@ from hypothesis import given, strategies as st
 
 from interleaf.experiment import Experiment
 from interleaf.proxy.codes import BypassError
-from interleaf.proxy.config import ProxyConfig, parse_config
+from interleaf.proxy.config import ProxyConfig
+from interleaf.proxy.config_file import parse_config
 from interleaf.proxy.fan_out import FanOutResult
 from interleaf.proxy.key_kinds import Pointer, find_value
 from interleaf.proxy.opensearch import OpenSearchSearch
@@ -113,7 +114,7 @@ def test_pages_are_a_list_of_all_documents_of_the_control_without_repeats(
         page_of(config, control, None if new is None else candidate, method, first, size)
         for first in range(0, 40, size)
     ]
-    if not control and not candidate:
+    if not control:
         assert pages[0] == "no_results"
         return
     shown = [name for page in pages if isinstance(page, list) for name in page]

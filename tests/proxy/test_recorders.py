@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import time
@@ -18,7 +19,7 @@ from interleaf.experiment import Experiment
 from interleaf.server.app import create_app
 from interleaf.server.service import ServiceSettings
 from interleaf.store import open_store
-from tests.support.proxies import BODY, Reply, RunningProxy, running_proxy
+from tests.support.proxies import BODY, PATCH, Reply, RunningProxy, running_proxy
 from tests.support.services import listening
 from tests.support.stand_in import until
 from tests.support.stub_engine import OLD, StubEngine
@@ -46,16 +47,22 @@ def delivered(proxy: RunningProxy) -> bool:
     return status["waiting"] == 0 and not status["away"] and proxy.app.recorder._thread._waiting == 0  # type: ignore[attr-defined]
 
 
-def test_the_service_gets_the_lists_that_people_saw(engine: StubEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("windows", [[(0, 10), (10, 10), (20, 10)], [(0, 10), (0, 20), (0, 30)], [(0, 10), (10, 20)]])
+def test_the_service_gets_the_lists_that_people_saw(
+    engine: StubEngine, tmp_path: Path, windows: list[tuple[int, int]]
+) -> None:
     with (
         service(tmp_path) as (url, store),
         running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"') as proxy,
     ):
         wait_for_settings(proxy)
-        pages = [proxy.search(BODY | {"from": first}) for first in (0, 10, 20)]
+        pages = [proxy.search(BODY | {"from": first, "size": size}) for first, size in windows]
         until(lambda: delivered(proxy))
         row = store.row(pages[0].note["impression"])
-        assert row["documents"] == [name for page in pages for name in page.ids]
+        assert len(row["documents"]) == 30
+        for page, (first, size) in zip(pages, windows, strict=True):
+            assert page.note["impression"] == pages[0].note["impression"]
+            assert row["documents"][first : first + size] == page.ids
         assert (row["unit"], row["query"], row["arm"]) == ("user-7", "shoes", "interleaved")
         assert row["latency"] is not None
 
@@ -73,9 +80,9 @@ def test_search_goes_on_while_the_service_is_away(engine: StubEngine, tmp_path: 
         reply = proxy.search()
         assert proxy.ask("POST", "/_interleaf/events", click(reply, 3)).status == 202
         until(lambda: proxy.app.recorder.status()["waiting"] == 2 and proxy.app.recorder.status()["away"])
-        metrics = proxy.ask("GET", "/_interleaf/metrics").body
-        assert b"\ninterleaf_proxy_records_waiting 2.0\n" in metrics
-        assert b"\ninterleaf_proxy_service_away 1.0\n" in metrics
+        waiting = b"\ninterleaf_proxy_records_waiting 2.0\n"  # records on their way to the spool may count for a moment
+        until(lambda: waiting in proxy.ask("GET", "/_interleaf/metrics").body)
+        assert b"\ninterleaf_proxy_service_away 1.0\n" in proxy.ask("GET", "/_interleaf/metrics").body
         assert len(reply.ids) == 10
     store = open_store(tmp_path / "store.sqlite")
     with listening(create_app(store, settings=ServiceSettings(fold_seconds=3600))) as again:
@@ -88,16 +95,60 @@ def test_search_goes_on_while_the_service_is_away(engine: StubEngine, tmp_path: 
     store.close()
 
 
-@pytest.mark.parametrize("settings", [{"rankers": ["production", "other"]}, {"control": "candidate"}])
-def test_rankers_or_a_control_that_the_service_does_not_have(
+UNFIT: list[dict[str, Any]] = [
+    {"rankers": ["production", "other"]},
+    {"control": "candidate"},
+    {"mode": "choose", "rankers": ["production", "candidate", "third"]},
+]
+
+
+@pytest.mark.parametrize("settings", UNFIT)
+def test_an_experiment_of_the_service_that_the_proxy_cannot_run(
     engine: StubEngine, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     with ExitStack() as stack:
+        third = '\n[[rankers]]\nname = "third"' if "third" in settings.get("rankers", ()) else ""
         url, _ = stack.enter_context(service(tmp_path, **settings))
-        proxy = stack.enter_context(running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"'))
+        proxy = stack.enter_context(
+            running_proxy(engine.url, tmp_path, experiment=f'service = "{url}"', candidate=PATCH + third)
+        )
         wait_for_settings(proxy)
         assert proxy.search().ids == OLD[:10]
         assert proxy.failures == {"configuration": 1}
+
+
+def test_a_service_that_chooses_the_best_of_many(engine: StubEngine, tmp_path: Path) -> None:
+    """The proxy would ask all rankers, and mix two of them."""
+    rankers = ["production", "candidate", "third"]
+    third = '[[rankers]]\nname = "third"\nindex = "other"'
+    with ExitStack() as stack:
+        url, _ = stack.enter_context(service(tmp_path, rankers=rankers, mode="choose"))
+        parts = {"experiment": f'service = "{url}"', "candidate": f"{PATCH}\n{third}"}
+        proxy = stack.enter_context(running_proxy(engine.url, tmp_path, **parts))
+        wait_for_settings(proxy)
+        assert proxy.search().ids == OLD[:10]
+        assert (proxy.failures, proxy.bypassed, len(engine.asked)) == ({"configuration": 1}, {}, 1)
+
+
+def test_bots_do_not_count_in_the_log(engine: StubEngine, tmp_path: Path) -> None:
+    """As in a service: by user agent, by unit, and by impressions an hour."""
+    rules = 'bot_agents = ["googlebot"]\nbot_units = ["evil"]\nbot_rate = 2'
+    with running_proxy(engine.url, tmp_path, experiment=f'log = "{tmp_path / "log"}"\n{rules}') as proxy:
+        proxy.search(unit="crawler", User_Agent="Mozilla/5.0 (compatible; Googlebot/2.1)")
+        proxy.search(BODY | {"from": 10}, unit="crawler", User_Agent="Mozilla/5.0 (compatible; Googlebot/2.1)")
+        proxy.search(unit="evil")
+        for text in ("boots", "coats", "hats"):
+            proxy.search({"query": {"multi_match": {"query": text, "fields": ["title"]}}}, unit="busy")
+            proxy.search({"query": {"multi_match": {"query": text, "fields": ["title"]}}, "from": 10}, unit="busy")
+    rows = [row for batch in log.read(tmp_path / "log") for row in batch.to_pylist()]
+    found = {(row["unit"], row["query"]): (row["excluded"], row["page"]) for row in rows}
+    assert found == {
+        ("crawler", "shoes"): ("user agent", 2),
+        ("evil", "shoes"): ("listed unit", 1),
+        ("busy", "boots"): (None, 2),
+        ("busy", "coats"): (None, 2),
+        ("busy", "hats"): ("too many impressions an hour", 2),
+    }
 
 
 def test_a_service_that_hangs_delays_no_search(engine: StubEngine, tmp_path: Path) -> None:
@@ -108,6 +159,21 @@ def test_a_service_that_hangs_delays_no_search(engine: StubEngine, tmp_path: Pat
             assert [proxy.search().ids for _ in range(5)] == [OLD[:10]] * 5
             assert proxy.bypassed == {"not_running": 5}  # the settings are not known
             assert time.monotonic() - began < 1.5
+
+
+def test_a_full_spool_is_a_failure(engine: StubEngine, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        url, _ = stack.enter_context(service(tmp_path))
+        spool = f'service = "{url}"\nspool = "{tmp_path / "spool"}"'
+        with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:
+            wait_for_settings(proxy)
+    with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:  # the service is away
+        wait_for_settings(proxy)
+        proxy.app.recorder._client._spool._most = 1  # type: ignore[attr-defined]
+        reply = proxy.search()
+        until(lambda: proxy.app.recorder.status()["waiting"] == 1)
+        assert proxy.ask("POST", "/_interleaf/events", click(reply, 3)).status == 202
+        until(lambda: proxy.failures == {"not_recorded": 1})
 
 
 def click(reply: Reply, rank: int | None, **more: Any) -> bytes:
@@ -155,6 +221,7 @@ def test_links_count_clicks_and_lead_to_the_document_only(engine: StubEngine, tm
         assert len(links) == 10
         followed = proxy.ask("GET", links[3])
         assert (followed.status, followed.header("location")) == (302, f"https://shop.example/{reply.ids[3]}")
+        assert (followed.header("cache-control"), followed.header("referrer-policy")) == ("no-store", None)
         assert proxy.ask("HEAD", links[4]).status == 302
         assert proxy.ask("GET", links[5], headers={"Sec-Purpose": "prefetch"}).status == 302
         values = {name: value[0] for name, value in parse_qs(urlsplit(links[3]).query).items()}
@@ -191,30 +258,104 @@ def ubi(query_id: str, **attributes: Any) -> dict[str, Any]:
     return event | {"event_attributes": attributes}
 
 
+ND = {"Content-Type": "application/x-ndjson"}
+
+
+def lines_of(*lines: Any) -> bytes:
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def search_with_query_id(proxy: RunningProxy, name: str = "q-1") -> Reply:
+    return proxy.search(BODY | {"ext": {"ubi": {"query_id": name}}})
+
+
 def test_ubi_events_on_their_way_to_the_engine_are_read(engine: StubEngine, tmp_path: Path) -> None:
     with running_proxy(engine.url, tmp_path) as proxy:
-        reply = proxy.search(BODY | {"ext": {"ubi": {"query_id": "q-1"}}})
+        reply = search_with_query_id(proxy)
         one = json.dumps(ubi("q-1", object={"object_id": reply.ids[4]}), indent=2).encode()
-        many = [
-            {"index": {"_index": "ubi_events"}},
-            ubi("q-1", position={"ordinal": 2}),
-            {"index": {}},
-            ubi("q-1", object={"object_id": "elsewhere"}),
-            {"index": {}},
-            ubi("unknown", position={"ordinal": 1}),
-            {"index": {}},
-            ubi("q-1", position={"ordinal": 1}) | {"action_name": "hover"},
-            {"index": {}},
-            ubi("q-1", position={"ordinal": 1}) | {"action_name": ["click"]},
-        ]
-        bulk = "\n".join(map(json.dumps, many)).encode() + b"\nnot json\n"
+        here: dict[str, Any] = {"index": {}}
+        bulk = lines_of(
+            *({"create": {"_index": "ubi_events"}}, ubi("q-1", position={"ordinal": 2})),
+            *(here, ubi("q-1", object={"object_id": "elsewhere"})),
+            *(here, ubi("unknown", position={"ordinal": 1})),
+            *(here, ubi("q-1", position={"ordinal": 1}) | {"action_name": "hover"}),
+            *(here, ubi("q-1", position={"ordinal": 1}) | {"action_name": ["click"]}),
+            *(here, "not an object"),
+        )
         for _ in range(2):  # the same record again counts once
             assert proxy.ask("POST", "/ubi_events/_doc", one).json == {"echo": ["POST", "/ubi_events/_doc"]}
-        proxy.ask("POST", "/_bulk", bulk, {"Content-Type": "application/x-ndjson"})
+        proxy.ask("POST", "/ubi_events/_bulk", bulk, ND)
+        until(lambda: sum(proxy.app.metrics.events.values()) == 7)  # after the answer
         counts = dict(proxy.app.metrics.events)
+        assert not proxy.failures
     assert [asked.body for asked in engine.asked[1:]] == [one, one, bulk]
     assert counts == {"ubi:taken": 3, "ubi:unmatched": 2, "ubi:ignored": 2}
     assert sorted(events_of(tmp_path)) == [("click", 2), ("click", 5)]
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_only_ubi_events_that_the_engine_stored_in_their_index_count(
+    engine: StubEngine, tmp_path: Path, coding: str
+) -> None:
+    events = [ubi("q-1", position={"ordinal": rank}) for rank in range(1, 7)]
+    bulk = lines_of(
+        *({"index": {"_index": "other"}}, events[0]),
+        {"delete": {"_index": "ubi_events", "_id": "1"}},
+        *({"index": {"_index": "ubi_events"}}, events[1]),
+        *({"index": {"_index": "ubi_events"}}, events[2] | {"note": "refused"}),
+        *({"update": {"_index": "ubi_events", "_id": "1"}}, events[3]),
+        *({"create": {"_index": "ubi_events"}}, events[4]),
+        *({"index": {}}, events[5]),
+    )
+    with running_proxy(engine.url, tmp_path) as proxy:
+        search_with_query_id(proxy)
+        engine.coding = coding
+        answer = proxy.ask("POST", "/_bulk", bulk, ND).body
+        engine.coding = ""
+        until(lambda: proxy.app.metrics.events == {"ubi:taken": 2})
+    assert len(json.loads(gzip.decompress(answer) if coding else answer)["items"]) == 7
+    assert sorted(events_of(tmp_path)) == [("click", 2), ("click", 5)]
+
+
+ACTION = {"index": {"_index": "ubi_events"}}
+LARGE = lines_of(*[part for _ in range(8) for part in (ACTION, ubi("q-1", position={"ordinal": 1}))])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "count"),
+    [
+        ("/_bulk", LARGE, ND, 1),
+        ("/ubi_events/_bulk", LARGE.replace(b"ubi_events", b""), ND, 1),
+        ("/_bulk", LARGE.replace(b"ubi_events", b"products"), ND, 0),  # not about UBI
+        ("/_bulk", gzip.compress(LARGE), ND | {"Content-Encoding": "gzip"}, 1),
+        ("/_bulk", lines_of(ACTION, ubi("q-1")), ND, 1),  # the answer does not say what is stored
+    ],
+)
+def test_ubi_events_that_cannot_be_read_are_counted(
+    start: Start, engine: StubEngine, path: str, body: bytes, headers: dict[str, str], count: int
+) -> None:
+    proxy = start(proxy="max_body = 1000")
+    search_with_query_id(proxy)
+    engine.store = lambda body: {"acknowledged": True}  # type: ignore[method-assign]
+    assert proxy.ask("POST", path, body, headers).status == 200
+    proxy.ask("POST", "/ubi_events/_bulk", LARGE, ND)  # counted after those of the request before
+    until(lambda: proxy.failures == {"events_not_read": count + 1})
+    assert not proxy.app.metrics.events
+
+
+def test_a_bulk_request_whose_answer_says_that_all_went_well_only(proxy: RunningProxy, engine: StubEngine) -> None:
+    search_with_query_id(proxy)
+    engine.store = lambda body: {"errors": False}  # type: ignore[method-assign]
+    body = lines_of(ACTION, ubi("q-1", position={"ordinal": 1}))
+    proxy.ask("POST", "/_bulk?filter_path=errors", body, ND)
+    until(lambda: proxy.app.metrics.events == {"ubi:taken": 1})
+
+
+def test_only_the_control_s_search_is_written_down_by_ubi(proxy: RunningProxy, engine: StubEngine) -> None:
+    proxy.search(BODY | {"ext": {"ubi": {"query_id": "q-1"}, "other": 1}})
+    control, candidate = engine.searches()
+    assert control["ext"] == {"ubi": {"query_id": "q-1"}, "other": 1}
+    assert candidate["ext"] == {"other": 1}
 
 
 def test_health_and_metrics(proxy: RunningProxy, engine: StubEngine) -> None:

@@ -16,7 +16,7 @@ from interleaf import Report, Tally, analyze, interleave, tally_log
 from interleaf.cli import main
 from interleaf.errors import DataError
 from interleaf.kernels.buckets import bucket_of
-from interleaf.report.guardrails import base_of, code_of
+from interleaf.report.guardrails import base_of, code_of, sums_of
 from interleaf.report.layout import HARMFUL, lay_out
 from interleaf.report.model import GuardrailCode, VerdictCode
 from tests.oracles import arms as oracle
@@ -151,7 +151,6 @@ def test_guardrails_are_not_corrected_and_follow_the_rule_of_the_report() -> Non
         (("interleaved", "B"), RAILS, "there is neither a holdout nor"),  # B is a candidate, no base
         (("holdout",), RAILS, "there is no other arm to compare with holdout"),
         (("fallback", "holdout"), RAILS, "there is no other arm to compare with holdout"),
-        (ARMS, {"reformulation": 0.1}, "impressions were not grouped into sessions"),
         (ARMS, {"event:return": 0.1}, "no search of these arms has an event of this kind"),
     ],
 )
@@ -178,6 +177,42 @@ def test_reformulation_is_known_if_sessions_are_joined() -> None:
     (one,) = report.guardrails
     metrics = {arm.name: {metric.name: metric.value for metric in arm.metrics} for arm in report.arms}
     assert (one.value, one.base_value) == tuple(metrics[name]["reformulation"] for name in ("interleaved", "holdout"))
+
+
+@pytest.mark.parametrize("more", [{}, {"values": True}, {"by": ["device"]}, {"threads": 2}], ids=str)
+def test_a_guardrail_joins_searches_and_changes_no_other_result(more: dict[str, Any]) -> None:
+    table, rails = (
+        table_of([row | {"attributes": {"device": "phone"}} for row in searches(600)]),
+        {"reformulation": 0.5},
+    )
+    by_session = analyze(table, control="A", sessions=1800, guardrails=rails)
+    joined, plain = analyze(table, control="A", guardrails=rails, **more), analyze(table, control="A", **more)
+    assert joined.guardrails == by_session.guardrails
+    assert joined.guardrails[0].value is not None
+    assert joined.comparisons == plain.comparisons != by_session.comparisons
+    assert joined.health == plain.health
+    assert joined.segments == plain.segments
+
+
+def test_searches_that_others_follow_are_those_of_the_oracle() -> None:
+    rows = searches(600)
+    tally = tally_log(table_of(rows), guardrails={"reformulation": 0.5})
+    expected = oracle.follow_ups_of(rows)
+    for name, arm in tally.arms.items():
+        followed, searched = sums_of(arm, "reformulation", ())
+        counts = [count for (own, _), count in expected.items() if own == name]
+        assert [followed.sum(), searched.sum()] == [sum(column) for column in zip(*counts, strict=True)]
+        assert followed.sum() > 0
+
+
+def test_searches_are_joined_when_the_log_is_tallied() -> None:
+    rails, table = {"reformulation": 0.5}, table_of(searches(300))
+    (unknown,) = analyze(tally_log(table), guardrails=rails).guardrails
+    assert (unknown.code, unknown.reason[:42]) == ("unknown", "the tally does not join searches to sessio")
+    joined = tally_log(table, guardrails=rails)
+    assert analyze(joined, guardrails=rails).guardrails[0].value is not None
+    with pytest.raises(DataError, match="their joined differ, 1800 and None"):
+        joined + tally_log(table)
 
 
 def test_what_never_varies_is_known_up_to_one_search() -> None:

@@ -182,6 +182,12 @@ def test_a_margin_that_is_no_number_above_0_is_refused(margin: float) -> None:
         Experiment.of({"name": "shoes", "rankers": ["a", "b"], "margin": margin})
 
 
+def test_a_margin_that_no_score_can_exceed_is_refused() -> None:
+    with pytest.raises(DataError, match=r"the margin is 5; by the scheme 'binary_deduped' a preference is at most 1"):
+        analyze(table_of(lists(0.5)), margin=5)
+    assert analyze(table_of(lists(0.5)), margin=5, scheme="click").margin == 5
+
+
 def test_an_a_a_test_that_is_alike_passes() -> None:
     report = analyze(table_of(lists(0.5)), margin=0.9, aa=True)
     assert report.verdict.next_step.startswith("The A/A test shows no difference")

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment
-from interleaf.report.model import FAILED, Check, ReportData, Totals, Verdict, VerdictCode
+from interleaf.report.guardrails import add_broken
+from interleaf.report.model import FAILED, Check, Guardrail, ReportData, Totals, Verdict, VerdictCode
 from interleaf.server import automation, webhooks
 from interleaf.server.automation import Automation, find_changes, find_stop_reason
 from interleaf.server.webhooks import WebhookSettings
@@ -107,6 +108,9 @@ def test_a_new_verdict_is_noted_once_and_told_with_a_signature(tmp_path: Path) -
                 "experiment": "shoes",
                 "version": 1,
                 "verdict": "preferred",
+                "codes": ["preferred", "no_worse"],
+                "winner": "candidate",
+                "leader": None,
                 "previous": "undecided",
                 "sentence": verdict["sentence"],
                 "failed": [],
@@ -151,13 +155,53 @@ def test_a_failed_health_check_is_told_and_then_that_it_is_over(tmp_path: Path) 
         assert len(set(receiver.ids)) == len(told)
 
 
-def made_report(code: str, failed: tuple[str, ...] = (), units: int = 0, codes: tuple[str, ...] = ()) -> ReportData:
-    """A report with this verdict and these failed checks."""
+def made_report(
+    code: str,
+    failed: tuple[str, ...] = (),
+    units: int = 0,
+    codes: tuple[str, ...] = (),
+    winner: str | None = None,
+) -> ReportData:
+    """A report with this verdict and these failed checks; if it says so, a guardrail is broken."""
     checks = tuple(Check(f"name of {one}", FAILED, "", code=one) for one in failed)
-    verdict = Verdict("S.", None, code != VerdictCode.BROKEN.value, failed, code, "", codes or (code,))
+    kept = tuple(one for one in codes or (code,) if one != VerdictCode.GUARDRAIL.value)
+    verdict = Verdict("S.", winner, code != VerdictCode.BROKEN.value, failed, (kept or ("undecided",))[0], "", kept)
+    guardrails: tuple[Guardrail, ...] = ()
+    if VerdictCode.GUARDRAIL.value in (codes or (code,)):
+        slow = Guardrail("latency", 20.0, "broken", "interleaved", "holdout", harm=40.0, interval=(30.0, 50.0))
+        guardrails = (slow,)
+        verdict = add_broken(verdict, guardrails, None)
     parts: dict[str, Any] = dict.fromkeys(ReportData.__dataclass_fields__, "")
     totals = Totals(0, 0, units, True, None, None)
-    return ReportData(**parts | {"verdict": verdict, "health": checks, "totals": totals, "choice": None})
+    parts |= {"verdict": verdict, "health": checks, "totals": totals, "choice": None, "guardrails": guardrails}
+    return ReportData(**parts)
+
+
+def test_a_decision_is_noted_and_told_while_a_guardrail_is_broken(tmp_path: Path) -> None:
+    with automated(tmp_path) as service:
+        service.make()
+        notes = []
+        for hour, (codes, winner) in enumerate(
+            [
+                (("guardrail",), None),
+                (("guardrail", "preferred", "no_worse"), None),
+                (("guardrail", "preferred", "no_worse"), "candidate"),
+                (("guardrail", "preferred", "no_worse"), "candidate"),
+                (("guardrail",), None),
+            ]
+        ):
+            now = START + hour * HOUR
+            (watched,) = service.store.claim_looks(now, 1, 5)
+            report = made_report("guardrail", codes=codes, winner=winner)
+            changes = [one for one in find_changes(watched, report, now) if one.kind == "verdict"]
+            notes += [one.note.removesuffix(": A guardrail is broken (latency). S.") for one in changes]
+            service.store.note_changes(watched, changes, {}, now)
+        assert notes == [
+            "from undecided to guardrail",
+            "from guardrail to guardrail, preferred, no_worse",
+            "guardrail, from no winner to candidate",
+            "from guardrail, preferred, no_worse to guardrail",
+        ]
 
 
 def test_a_verdict_that_changes_back_and_forth_is_noted_at_most_once_an_hour(tmp_path: Path) -> None:
@@ -215,6 +259,9 @@ def test_a_new_version_begins_without_a_verdict(tmp_path: Path) -> None:
         ("disagree", (), ("decided", "alike", "broken"), ""),
         ("broken", ("broken", "preferred", "alike"), ("decided", "alike"), ""),
         ("broken", ("broken", "preferred"), ("broken",), "rule broken: these health checks failed: name of a"),
+        ("guardrail", ("guardrail", "preferred"), ("decided",), "rule decided: S."),
+        ("guardrail", ("guardrail", "alike"), ("alike",), "rule alike: S."),
+        ("guardrail", ("guardrail",), ("decided", "alike", "broken"), ""),
     ],
 )
 def test_which_verdicts_stop_an_experiment(
@@ -603,6 +650,8 @@ def test_a_broken_guardrail_is_noted_told_and_stops_the_experiment(tmp_path: Pat
         told = {one.event["type"]: one.event["data"] for one in receiver.received}
         assert set(told) == {"verdict", "guardrail", "stop"}
         assert all(one["broken_guardrails"] == ["latency of interleaved"] for one in told.values())
+        assert all(one["codes"] == ["guardrail", "preferred", "no_worse"] for one in told.values())
+        assert all(one["winner"] == "candidate" for one in told.values())
         page = Visitor(service).open("/experiments/shoes").text
         assert 'class="verdict harmful"' in page
         assert "✗ broken" in page
@@ -634,4 +683,8 @@ def test_the_form_has_guardrails(tmp_path: Path) -> None:
             "/experiments/new", "/experiments/new", **fields | {"name": "y", "guardrails": "latency"}
         ).text
         assert "The margin of &#39;latency&#39; is &#39;&#39;; give the largest harm" in page
+        page = visitor.send(
+            "/experiments/new", "/experiments/new", **fields | {"name": "y", "guardrails": "latency=20, latency=30"}
+        ).text
+        assert "The margin of &#39;latency&#39; is &#39;20, 30&#39;; give the largest harm" in page
         assert '"exclusiveMinimum":0' in service.ask("GET", "/openapi.json").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("playwright", reason="playwright drives the browser; pip ins
 from playwright.sync_api import Page
 
 from tests.support.browser import browser as browser, needs_browser, page as page
-from tests.support.result_pages import Site, site as site
+from tests.support.result_pages import CLIENT, Site, needs_node_modules, site as site
 
 pytestmark = needs_browser
 SHELL = """<!doctype html><title>shop</title><link rel="icon" href="data:,">
@@ -163,6 +164,20 @@ def test_a_page_that_loads_the_script_twice_reports_a_click_once(site: Site, app
     )
     app.click("#r1")
     site.wait(1)
+
+
+@needs_node_modules
+@pytest.mark.parametrize("own_script", ["", '<script src="SITE/static/interleaf.js"></script>'])
+def test_an_application_that_starts_twice_reports_a_click_once(own_script: str, site: Site, page: Page) -> None:
+    bundle = ["node_modules/.bin/esbuild", "src/page/page.ts", "--bundle", "--global-name=bundle"]
+    text = subprocess.run(bundle, cwd=CLIENT, capture_output=True, text=True, check=True, timeout=60).stdout
+    shell = f'<!doctype html>{own_script}<script src="/bundle.js"></script><main></main><script src="/app.js"></script>'
+    site.pages = {"/app/": shell, "/app.js": APP, "/bundle.js": text}
+    page.goto(f"{site.url}/app/list")
+    is_one = "address => bundle.start(address) === bundle.start(address) && bundle.start(address) === interleaf"
+    assert page.evaluate(is_one, f"{site.service}/v1/events")
+    page.click("#r1")
+    assert [(event["impression"], event["rank"]) for event in site.wait(1)] == [("i-a", 1)]
 
 
 def test_a_result_with_the_script_times_itself_and_the_list_does_not_count_it_again(site: Site, page: Page) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +18,20 @@ import pytest
 
 import interleaf
 from interleaf.clicks import named, scale_of
-from interleaf.client import Client
+from interleaf.client import Client, clients
 from interleaf.experiment import Experiment
 from interleaf.experiment.choose import epoch_at, epoch_start
 from interleaf.experiment.epochs import EpochPlan
 from interleaf.report.choice_plans import plan_from_results
 from interleaf.server import choosing
 from interleaf.server.app import create_app
+from interleaf.server.dashboard.experiment_page import example, teams
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.rankers import rank, scores_of
 from interleaf.store import open_store
 from interleaf.tally import Tally
 from interleaf.tally.choice_sums import ChoiceSums
+from tests.server.test_automation import look
 from tests.support.services import MINUTE, START, Live, click, exported, listening, live
 from tests.support.stores import KINDS, address_of
 
@@ -165,6 +171,20 @@ def test_a_list_shortly_after_an_epoch_may_be_of_the_epoch_before(service: Live)
     assert [row["epoch"] for row in rows] == [epoch if same else epoch - 1]
 
 
+def test_a_ranker_that_found_nothing_is_mixed_with_the_others(service: Live) -> None:
+    make(service)
+    for number in range(20):
+        chosen = choose(service, f"user-{number}")
+        first, *rest = chosen["rankers"]
+        rankings: dict[str, list[str]] = {first: []} | {name: ranking(name) for name in rest}
+        shown = service.show(f"user-{number}", "trail", rankings=rankings).json()
+        assert shown["arm"] == ("interleaved" if rest else "alone")
+        assert shown["documents"] == (ranking(rest[0])[:5] if rest else [])
+    assert {row["arm"] for row in exported(service).to_pylist()} <= {"interleaved", "alone"}
+    report = service.report().json()["reports"]["click"]
+    assert sum(arm["impressions"] for arm in report["arms"]) == 20
+
+
 def test_a_missing_ranking_shows_what_is_there_and_is_logged_as_a_fallback(service: Live) -> None:
     make(service)
     chosen = choose(service, "user-1")
@@ -189,6 +209,65 @@ def test_other_experiments_run_all_rankers_and_drafts_none(service: Live) -> Non
     assert service.ask("POST", "/v1/experiments/shoes/choose", {"unit": "u"}).status_code == 409
     service.ask("POST", "/v1/experiments/shoes/start")
     assert choose(service, "u")["rankers"] == ["production", "candidate"]
+
+
+def test_the_commands_on_the_page_name_no_ranker_that_may_not_be_in_the_group(service: Live) -> None:
+    make(service)
+    page = service.client.get("/experiments/shoes").text
+    ask, show, _ = (shlex.split(unescape(one)) for one in re.findall("<code>(curl .*)</code>", page))
+    assert ask[1].endswith("/v1/experiments/shoes/choose")
+    assert show[1].endswith("/v1/experiments/shoes/interleave")
+    body = json.loads(show[-1])
+    assert list(body["rankings"]) == ["RANKER 1 FROM THE ANSWER", "RANKER 2 FROM THE ANSWER"]
+    assert service.ask("POST", "/v1/experiments/shoes/interleave", body).status_code == 422
+    chosen = choose(service, json.loads(ask[-1])["unit"])["rankers"]
+    body["rankings"] = dict(zip(chosen, body["rankings"].values(), strict=False))
+    assert service.ask("POST", "/v1/experiments/shoes/interleave", body).json()["arm"] in ("interleaved", "alone")
+
+
+def test_the_page_names_the_rankers_of_each_list(service: Live) -> None:
+    make(service)
+    chance = random.Random(1)
+    for number in range(30):
+        search(service, f"user-{number}", "trail", chance)
+    rows = service.store.examples("shoes", 1, 8)
+    groups = {tuple(row["rankers"]) for row in rows}
+    assert any("r0" not in group for group in groups)
+    marks = teams(RANKERS)
+    for row in rows:
+        for place, shown in enumerate(example(row, marks)["documents"]):
+            owner = row["teams"][place]
+            expected = None if owner < 0 else row["rankers"][owner]
+            assert (shown["team"] and shown["team"].name) == expected
+            ranks = zip(row["rankers"], row["ranks"], strict=True)
+            assert shown["ranks"] == ", ".join(f"{marks[one].letter} {own[place] or 'not'}" for one, own in ranks)
+
+
+def test_the_page_has_a_row_for_each_metric(service: Live) -> None:
+    make(service, events={"click": 1.0, "purchase": 5.0})
+    send_epochs(service, 3)
+    page = service.client.get("/experiments/shoes").text
+    table = page[page.index('<section id="metrics">') :].partition("</section>")[0]
+    reports = service.report().json()["reports"]
+    assert list(reports) == ["click", "purchase", "weighted"]
+    expected = [("click", reports["click"]["verdict"]["sentence"])]
+    for metric in ("purchase", "weighted"):
+        report = reports[metric]
+        states = Counter(one["state"] for one in report["choice"]["rankers"][1:])
+        shown = f"{states['worse']} are shown to be worse, and {states['no_gain']} to be no better by the margin."
+        expected.append((metric, f"{report['choice']['leader']} leads: of the 5 other rankers, {shown}"))
+    assert re.findall(r"<td>(.*)</td>\s*<td>(.*)</td>", table) == expected
+    assert "Rankers leave, and traffic is divided, by click only." in table
+
+
+def test_what_the_service_notes_of_a_choice_has_the_leader(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(service, stop_when=["budget"], max_units=7)
+    send_epochs(service, 2)
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(service.store, "note_changes", lambda *arguments: told.append(arguments[2]))
+    look(service)
+    choice = service.report().json()["reports"]["click"]["choice"]
+    assert [(one["leader"], one["winner"]) for one in told] == [(choice["leader"], None)]
 
 
 def test_who_is_held_out_or_outside_runs_the_control_only(service: Live) -> None:
@@ -220,6 +299,29 @@ def test_the_client_runs_the_control_while_the_service_is_away(tmp_path: Path) -
         assert away.choose("shoes", unit="user-1", control="r3").rankers == ("r3",)
         answer = away.interleave("shoes", {"r3": ranking("r3")}, unit="user-1", query="q", k=5)
         assert (answer.documents, answer.impression) == (ranking("r3")[:5], None)
+
+
+def test_the_client_logs_once_a_minute_that_an_experiment_does_not_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "store.sqlite")
+    with listening(create_app(store)) as address, Client(address, timeout=20) as client:
+
+        def search(experiment: str) -> None:
+            client.choose(experiment, unit="user-1", control="r2")
+            client.interleave(experiment, {"r2": ranking("r2")}, unit="user-1", query="q")
+
+        said = "(logged once a minute): the experiment is draft"
+        for name in ("shoes", "hats"):
+            client.call("POST", "/v1/experiments", {"name": name, "rankers": RANKERS, "mode": "choose"})
+            for _ in range(20):
+                search(name)
+            assert caplog.text.count(f"experiment '{name}': the control is run {said}") == 1
+        assert len([one for one in caplog.records if one.name == "interleaf.client"]) == 2
+        monkeypatch.setattr(clients, "WARN_AGAIN", 0.0)
+        search("shoes")
+        assert caplog.text.count(f"experiment 'shoes': the control is run {said}") == 2
+    store.close()
 
 
 def make_searches() -> Any:

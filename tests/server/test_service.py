@@ -150,6 +150,34 @@ def test_a_ranking_that_came_too_late_makes_a_fallback(service: Live) -> None:
     assert (row["arm"], row["fallback_reason"]) == ("fallback", "no ranking of candidate")
 
 
+def test_a_ranker_that_found_nothing_has_answered(service: Live) -> None:
+    service.make(holdout=0.5, guardrails={"zero_results": 0.1, "reformulation": 0.2})
+    found = dict[str, int]()
+    for number in range(60):
+        rankings = {"production": [], "candidate": NEW if number % 2 else []}
+        shown = service.show(f"user-{number % 30}", f"query {number}", rankings=rankings).json()
+        assert shown["impression"]
+        assert shown["token"]
+        assert shown["documents"] == (NEW[:3] if number % 2 and shown["arm"] == "interleaved" else [])
+        found[shown["arm"]] = found.get(shown["arm"], 0) + 1
+        more = {"impression": shown["impression"], "page": 2}
+        second = service.show(f"user-{number % 30}", f"query {number}", **more).json()
+        assert second["documents"] == (NEW[3:6] if shown["documents"] else [])
+    assert set(found) == {"interleaved", "holdout"}
+    rows = exported(service).to_pylist()
+    assert {row["arm"]: sum(one["arm"] == row["arm"] for one in rows) for row in rows} == found
+    empty, follow_ups = service.report().json()["reports"]["click"]["guardrails"]
+    assert (empty["metric"], empty["base_value"]) == ("zero_results", 1.0)
+    assert (
+        empty["value"]
+        == sum(not row["documents"] for row in rows if row["arm"] == "interleaved") / found["interleaved"]
+    )
+    assert (follow_ups["metric"], follow_ups["value"], follow_ups["base_value"]) == ("reformulation", 0.5, 0.5)
+    page = service.client.get("/experiments/shoes")
+    assert page.status_code == 200
+    assert "zero_results" in page.text
+
+
 def test_units_outside_are_served_and_not_stored(service: Live) -> None:
     service.make(share=0.0001)
     shown = service.show().json()

@@ -122,9 +122,9 @@ def test_a_report_reads_open_impressions_page_by_page(store: SqlStore, monkeypat
     store.write(made, [click(one) for one in made])
     sizes, add = list[int](), fold._try_add
 
-    def count_and_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
+    def count_and_add(sums: FoldedSums, batch: pa.RecordBatch, earlier: None) -> FoldedSums | None:
         sizes.append(batch.num_rows)
-        return add(sums, batch)
+        return add(sums, batch, earlier)
 
     monkeypatch.setattr(fold, "_try_add", count_and_add)
     monkeypatch.setattr(fold, "PAGE", 7)

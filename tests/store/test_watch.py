@@ -23,8 +23,8 @@ from tests.support.stores import HOUR, SECOND, SHOP, START, address, running
 __all__ = ["address"]
 URLS = ("https://one.example/", "https://two.example/hook")
 PAGES = "https://interleaf.example"
-VERDICT = Change("verdict", "preferred", "from undecided to preferred")
-FACTS = {"verdict": "preferred"}
+FACTS = {"verdict": "preferred", "codes": ["preferred"], "winner": "new"}
+VERDICT = Change("verdict", FACTS, "from undecided to preferred")
 PERIOD = 60 * SECOND
 
 
@@ -96,10 +96,10 @@ def test_what_was_noted_is_read_back_and_belongs_to_its_version(workers: list[Sq
     assert (watched.revision, watched.values, watched.times) == (0, {}, {})
     store.note_changes(watched, [VERDICT], FACTS, START)
     (watched,) = other.claim_looks(START + PERIOD, PERIOD, 10)
-    assert (watched.revision, watched.values, watched.times) == (1, {"verdict": "preferred"}, {"verdict": START})
+    assert (watched.revision, watched.values, watched.times) == (1, {"verdict": FACTS}, {"verdict": START})
     other.note_changes(watched, [Change("health", ["a"], "failed: a")], FACTS, START + PERIOD)
     (watched,) = other.claim_looks(START + 2 * PERIOD, PERIOD, 10)
-    assert watched.values == {"verdict": "preferred", "health": ["a"]}
+    assert watched.values == {"verdict": FACTS, "health": ["a"]}
     store.edit(Experiment.of({**settings.to_dict(), "k": 3}), START, "test")
     (watched,) = other.claim_looks(START + 3 * PERIOD, PERIOD, 10)
     assert (watched.values, watched.times) == ({}, {"verdict": START, "health": START + PERIOD})
@@ -119,7 +119,7 @@ def test_a_stop_by_a_person_has_the_verdict_that_was_noted_last(workers: list[Sq
             "data": {
                 "experiment": "shop",
                 "version": 1,
-                "verdict": "preferred",
+                **FACTS,
                 "reason": "",
                 "by": "Ann (admin key 1)",
                 "page": f"{PAGES}/experiments/shop?version=1",
@@ -230,3 +230,16 @@ def test_an_experiment_that_an_earlier_release_started_is_watched_and_told(addre
         (watched,) = store.claim_looks(START, PERIOD, 10)
         store.note_changes(watched, [VERDICT], FACTS, START, "a rule")
         assert len(store.claim_webhooks(START, 10)) == 4
+
+
+def test_a_verdict_that_an_earlier_release_noted_is_noted_anew(address: str) -> None:
+    place = next(number for number, step in enumerate(STEPS) if "UPDATE watched" in str(step))
+    with closing(open_store(address)) as store:
+        running(store)
+        (watched,) = store.claim_looks(START, PERIOD, 10)
+        store.note_changes(watched, [Change("verdict", "preferred", "from undecided to preferred")], {}, START)
+        with store._database.writing() as transaction:
+            transaction.change("UPDATE schema_version SET version = ?", place)
+    with closing(open_store(address)) as store:
+        (watched,) = store.claim_looks(START + PERIOD, PERIOD, 10)
+        assert (watched.values, watched.times) == ({}, {})

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from interleaf.proxy.app import ProxyApp
-from interleaf.proxy.config import parse_config
+from interleaf.proxy.config_file import parse_config
 from interleaf.server.connection import Connection
 
 CONFIG = """
@@ -33,7 +33,7 @@ name = "shop"
 
 [requests]
 paths = ["{path}"]
-query = "/query/multi_match/query"
+{query}
 {requests}
 
 [unit]
@@ -120,6 +120,7 @@ def config_text(url: str, folder: Path, **parts: str) -> str:
     defaults = {
         **dict.fromkeys(("proxy", "upstream", "requests", "clicks"), ""),
         "engine": "opensearch",
+        "query": "" if parts.get("engine") == "solr" else 'query = "/query/multi_match/query"',
         "unit": 'header = "X-User"',
         "path": "/products/_search",
         "experiment": f'log = "{folder / "log"}"',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -13,8 +14,14 @@ from typing import Any
 import pytest
 
 import interleaf
+from tests.support.paths import ROOT
 from tests.support.stand_in import until
 
+CLIENT = ROOT / "clients" / "typescript"
+needs_node_modules = pytest.mark.skipif(
+    shutil.which("node") is None or not (CLIENT / "node_modules").is_dir(),
+    reason="no Node on this machine, or no node_modules; make typescript installs them",
+)
 SCRIPT = Path(interleaf.__file__).parent / "server" / "static" / "interleaf.js"
 RESULTS = """<!doctype html><title>results</title>
 <link rel="icon" href="data:,">

@@ -95,7 +95,7 @@ def impression(settings: Experiment, number: int, at: int = 0, **more: Any) -> S
     """A list of six documents' choice, shown so many microseconds after the start."""
     chance = random.Random(f"{settings.name} {number}")
     documents = [f"d{place}" for place in range(6)]
-    rankings = {name: chance.sample(documents, k=6) for name in settings.rankers}
+    rankings = {name: chance.sample(documents, k=6) for name in settings.rankers} | more.pop("rankings", {})
     unit = more.pop("unit", f"u{number % 5}")
     name = more.pop("id", f"{settings.name}-{number}")
     fixed, version = more.pop("fixed", {}), more.pop("version", 1)

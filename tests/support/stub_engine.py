@@ -34,6 +34,11 @@ class Asked:
     def parameters(self) -> dict[str, list[str]]:
         return parse_qs(urlsplit(self.target).query, keep_blank_values=True)
 
+    @property
+    def is_for_defaults(self) -> bool:
+        """Whether the proxy asks which parameters Solr adds."""
+        return self.parameters.keys() >= {"echoParams", "omitHeader"} and "q" not in self.parameters
+
     def header(self, name: str) -> str | None:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
@@ -58,6 +63,7 @@ class StubEngine:
     coding: str = ""  # of answers
     is_chunked: bool = False
     takes_msearch: bool = True
+    defaults: dict[str, Any] = field(default_factory=dict)  # parameters that Solr adds
     connections: int = 0
 
     @property
@@ -103,11 +109,17 @@ class StubEngine:
             await asyncio.sleep(self.delay(asked_body))
             status, answer = self.search(asked.path.split("/")[1], asked_body, asked.parameters)
             body = json.dumps(answer).encode()
+        elif asked.path.endswith("/_bulk"):
+            body = json.dumps(self.store(asked.body)).encode()
         elif asked.path.rstrip("/").endswith("/select"):
             form = asked.header("content-type") == "application/x-www-form-urlencoded"
             parameters = asked.parameters | (parse_qs(asked.body.decode(), keep_blank_values=True) if form else {})
             await asyncio.sleep(self.delay({"parameters": parameters}))
-            body = json.dumps(self.select(asked.path, parameters)).encode()
+            if asked.is_for_defaults:
+                header = {"status": 0, "params": {"echoParams": "all"} | self.defaults}
+                body = json.dumps({"responseHeader": header}).encode()
+            else:
+                body = json.dumps(self.select(asked.path, parameters)).encode()
         else:
             status, body = 200, b'{"echo":' + json.dumps([asked.method, asked.target]).encode() + b"}"
         await send(self.response(asked, status, body, kind))
@@ -153,6 +165,16 @@ class StubEngine:
         if "suggest" in body:
             answer["suggest"] = {"words": [{"text": "shoo", "options": [{"text": "shoe"}]}]}
         return 200, answer
+
+    def store(self, body: bytes) -> dict[str, Any]:
+        """The answer to a bulk request; documents with the word "refused" are refused."""
+        items = list[dict[str, Any]]()
+        lines = iter(body.splitlines())
+        for line in lines:
+            ((action, about),) = json.loads(line).items()
+            status = 400 if action != "delete" and b"refused" in next(lines) else 201
+            items.append({action: {"_index": about.get("_index"), "status": status}})
+        return {"took": 1, "errors": b"refused" in body, "items": items}
 
     def select(self, path: str, parameters: dict[str, list[str]]) -> dict[str, Any]:
         """The answer of Solr."""

@@ -15,7 +15,7 @@ export interface ChooseRequest {
   unit: string;
 }
 
-/** The rankers to run for this user now, whose rankings the next request for a list needs. `epoch`: until when they stay the same; null if the experiment does not choose among many rankers, or if there is no plan: then only the control is run. */
+/** The rankers to run for this user now, whose rankings the next request for a list needs. `epoch`: the number of the epoch, at whose end they may change; null if the experiment does not choose among many rankers, or if there is no plan: then only the control is run. */
 export interface ChooseResponse {
   rankers: string[];
   arm: string;
@@ -99,7 +99,7 @@ export interface Experiment {
   browser_events?: string[];
   /** kinds of events whose value, such as revenue, is a metric of its own */
   values?: string[];
-  /** the total value of a unit counts up to this; null: up to the 99th percentile */
+  /** the total value of a unit counts up to this; give the cap that interleaf plan --values proposes; null: the 99th percentile so far, but it moves, and how often a verdict that people watch is then wrong is not measured */
   value_cap?: number | null;
   /** what the verdict is based on: a kind of event, or 'value of' a kind */
   primary?: string;
@@ -198,7 +198,7 @@ export interface HistoryEntry {
   note: string;
 }
 
-/** Rankings for one query of one unit; null stands for a ranking that failed or came too late. A list shows one document of each group, such as variants of a product. A client that composed a list during an outage sends it later, with its `time` and the `version` at that time. */
+/** Rankings for one query of one unit; null stands for a ranking that failed or came too late. An empty ranking is an answer: the ranker found nothing. A list of which no ranker found a document is empty, and it is logged. A list shows one document of each group, such as variants of a product. A client that composed a list during an outage sends it later, with its `time` and the `version` at that time. */
 export interface InterleaveRequest {
   rankings?: Record<string, string[] | null>;
   unit?: string | null;

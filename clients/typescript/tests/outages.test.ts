@@ -88,6 +88,15 @@ it.each(TROUBLES)("with %s the list is drawn here, and only the first waits", as
   for (const { impression, version } of answers) expect(once.get(impression!)).toMatchObject({ version });
 });
 
+it("logs once a minute that an experiment is gone", async () => {
+  const client = await makeKnowing();
+  service.trouble = (call) => (call.startsWith("POST ") ? problem(404, "not_found") : undefined);
+  for (let unit = 0; unit < 10; unit++) {
+    expect(await client.interleave("shoes", RANKINGS, { unit: `u-${unit}` })).toMatchObject({ stored: false });
+  }
+  expect(logged.filter((message) => message.startsWith('experiment "shoes": '))).toHaveLength(1);
+});
+
 it("waits for no longer than the time-out", async () => {
   const client = await makeKnowing({ timeoutMs: 200 });
   service.trouble = () => null;

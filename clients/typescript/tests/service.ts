@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const BIN = join(ROOT, ".venv", "bin");
 /** Whether Python's package is installed beside this one; without it, tests of both are skipped. */
 export const HAS_PYTHON = existsSync(join(BIN, "interleaf"));
-const PATIENCE = 120_000;
+export const PATIENCE = 300_000; // the first report of a machine compiles kernels, which may take minutes under load
 
 /** What Python code answers: it finds `given` and sets `answer`. */
 export function askPython<T>(code: string, given: unknown): T {
@@ -20,7 +20,7 @@ export function askPython<T>(code: string, given: unknown): T {
   return JSON.parse(execFileSync(join(BIN, "python"), ["-c", program], options).toString());
 }
 
-/** Waits until something holds; fails after two minutes. */
+/** Waits until something holds; fails after five minutes. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   for (const end = Date.now() + PATIENCE; !(await condition());) {
     if (Date.now() > end) throw new Error(`still not: ${condition}`);

@@ -33,7 +33,8 @@ class Planned:
     """A plan for one look at the end, and the number of users needed if you check repeatedly and stop early.
 
     If you watch the report until `watched_units_with_event` users have an event, which takes about `watched_units`
-    users, it shows the effect with a power of `watched_power`.
+    users, it shows the effect with a power of `watched_power`. If events count by their values, `value_cap` is the cap
+    that the pilot proposes.
     """
 
     fixed: Plan
@@ -42,11 +43,13 @@ class Planned:
     watched_power: float
     pilot: str
     small: bool = False
+    value_cap: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         watched = {name: value for name, value in vars(self).items() if name.startswith("watched")}
-        return asdict(self.fixed) | watched | {"pilot": self.pilot, "small_pilot": self.small}
+        pilot = {"pilot": self.pilot, "small_pilot": self.small, "value_cap": self.value_cap}
+        return asdict(self.fixed) | watched | pilot
 
     def __str__(self) -> str:
         plan = self.fixed
@@ -120,10 +123,10 @@ def plan(
         raise DataError(f"without a pilot log, nothing is scored; leave out {listed(options.changed)}")
     if pilot is None:
         numbers = variance, correlation, impressions_per_unit, share_with_event
-        pilot_at, source = _pilot_of_numbers(effect, *numbers, even_activity), "given numbers"
+        pilot_at, source, cap = _pilot_of_numbers(effect, *numbers, even_activity), "given numbers", None
     else:
-        pilot_at, source = _pilot_of_log(pilot, options)
-    return plan_by_pilot(effect, units, pilot_at, source, power, confidence)
+        pilot_at, source, cap = _pilot_of_log(pilot, options)
+    return replace(plan_by_pilot(effect, units, pilot_at, source, power, confidence), value_cap=cap)
 
 
 def plan_by_pilot(
@@ -211,7 +214,8 @@ def pareto_visits(mean: float) -> tuple[Array, Array]:
     return visits, reached[:-1] - reached[1:]
 
 
-def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
+def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str, float | None]:
+    """The pilot, what it is in words, and the cap of values."""
     from interleaf.analysis.analyze import read_tally
     from interleaf.log.schema import INTERLEAVED
     from interleaf.methods.registry import ONE_LIST
@@ -250,9 +254,10 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str]:
         f"a pilot of {units:,} people who came, {clicking:,} with an event, and "
         f"{int(tally.scores.clicked.sum()):,} impressions with an event"
     )
-    if cap is not None:
-        source += f", whose total value is cut at {cap.cap / ONE:.6g} (--cap {cap.cap / ONE:.6g})"
-    return pilot_at, source
+    proposed = None if cap is None else cap.cap / ONE
+    if proposed is not None:
+        source += f", whose total value is cut at {proposed:.6g} (--cap {proposed:.6g})"
+    return pilot_at, source, proposed
 
 
 def pilot_of_units(clicked: Array, sums: Array, are_signs: bool, limit: int) -> Pilot:

@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from interleaf.cli.output import print_json
-from interleaf.cli.parser import add_map_options
+from interleaf.cli.parser import add_map_options, as_map
 from interleaf.errors import DataError, listed
 from interleaf.importers.protocol import IMPORTERS, Importer, ImportOptions, ImportResult
 
@@ -105,7 +105,7 @@ def _print_counts(options: argparse.Namespace, key: str, counts: dict[str, Any] 
 
 def _import(options: argparse.Namespace) -> ImportResult:
     importer: Importer = resolve_name(IMPORTERS[options.kind][0])
-    options.map = dict(options.map)
+    options.map = as_map("--map", options.map)
     values = {one.name: getattr(options, one.name, None) for one in fields(ImportOptions)}
     settings = ImportOptions(**{name: value for name, value in values.items() if value is not None})
     return importer(options.source, options.out, settings)

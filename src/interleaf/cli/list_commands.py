@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from interleaf.cli.output import add_output_options, print_json, show_progress, write_output
-from interleaf.cli.parser import add_method_options, pair
+from interleaf.cli.parser import add_method_options, as_map, pair
 from interleaf.errors import InterleafError, ListError, RankingError
 from interleaf.interleaving.api import Interleaving, credit, interleave
 from interleaf.interleaving.rankings import check_k
@@ -115,9 +115,7 @@ def run_interleave(options: argparse.Namespace) -> None:
     """
     resolve(options.method)
     check_k(options.k)
-    fixed = dict(options.fixed)
-    if len(fixed) < len(options.fixed):
-        raise RankingError("--fixed names a rank twice; give each rank one document")
+    fixed = as_map("--fixed", options.fixed)
     rankings = _read_json(RankingError)
     parts = options.key or [None]
     key = tuple(parts) if len(parts) > 1 else parts[0]

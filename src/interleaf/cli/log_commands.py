@@ -12,6 +12,7 @@ from interleaf.cli.parser import (
     add_confidence,
     add_log_options,
     add_map_options,
+    as_map,
     given_log_options,
     keywords,
     pair,
@@ -91,12 +92,12 @@ def given_table(options: argparse.Namespace) -> str | None:
     """The table of events, if there is one; otherwise --events are kinds, and are parsed."""
     from interleaf.analysis.two_tables import is_table
 
-    words, options.events = options.events, options.kinds
+    words, options.events = options.events, list(as_map("--kinds", options.kinds).items())
     if options.impressions is None and not any(map(is_table, words or ())):
         if words and options.kinds:
             raise DataError("--events and --kinds both name kinds of events; give one of them")
         try:
-            options.events = [parse_kinds(word) for word in words] if words else options.kinds
+            options.events = [parse_kinds(word) for word in words] if words else options.events
         except argparse.ArgumentTypeError as problem:
             raise DataError(f"argument --events: {problem}") from None
         return None
@@ -123,11 +124,11 @@ def run_analyze(options: argparse.Namespace) -> int:
     from interleaf.report.rule import ReportSettings
 
     values = {one.name: getattr(options, one.name) for one in fields(ReportSettings) if one.name in options}
-    pairs = {name: dict(getattr(options, name) or ()) or None for name in ("split", "guardrails")}
+    pairs = {name: as_map(f"--{name}", getattr(options, name)) or None for name in ("split", "guardrails")}
     settings = ReportSettings(**values | pairs)
     table = given_table(options)
     log_options = LogOptions(**given_log_options(options))
-    tables = TwoTables(options.impressions, table, dict(options.map), options.rankers, options.ordinals)
+    tables = TwoTables(options.impressions, table, as_map("--map", options.map), options.rankers, options.ordinals)
     with open_log(options.log, tables, log_options) as log:
         tally = read_tally(log, log_options)
         report = make_report(tally, settings, query_finder(log))
@@ -195,7 +196,8 @@ def _plan_methods(options: argparse.Namespace) -> MethodPlans:
     if wrong := [name for name in ("effect", "units", "sessions", "values") if getattr(options, name)]:
         refused = " and ".join(f"--{name}" for name in wrong)
         raise DataError(f"--lift and --rankings plan for every method and scheme; leave out {refused}")
-    rankings = {name: read_run(path) for name, path in options.rankings} if options.rankings else None
+    paths = as_map("--rankings", options.rankings)
+    rankings = {name: read_run(path) for name, path in paths.items()} or None
     names = "taste_spread", "impressions_per_unit", "even_activity", "power", "confidence", "k"
     settings = keywords(options, *names) | given_log_options(options)
     settings |= {name: value for name in ("lift", "click_rates") if (value := getattr(options, name)) is not None}
@@ -243,7 +245,7 @@ def run_learn(options: argparse.Namespace) -> None:
     training = training_of(options.log, options.features, captions, LogOptions(**given_log_options(options)))
     groups = (lambda name: name.partition(options.group)[0]) if options.group else None
     settings = keywords(options, "ridge", "ridge_on", "examples", "folds", "confidence")
-    lesson = fit(training, dict(options.better), groups=groups, **settings)
+    lesson = fit(training, as_map("--better", options.better), groups=groups, **settings)
     write_output(options, lesson, sums=training.save, svg=lambda: to_svg(lesson.charts()["worth"]))
 
 
@@ -316,9 +318,6 @@ def run_reuse(options: argparse.Namespace) -> None:
     """
     from interleaf.counterfactual import reuse
 
-    rankings = dict(options.rankings)
-    if len(rankings) < len(options.rankings):
-        names = " ".join(name for name, _ in options.rankings)
-        raise DataError(f"--rankings names a ranker twice: {names}; give each a name of its own")
+    rankings = as_map("--rankings", options.rankings)
     settings = keywords(options, "clip", "confidence", "seed") | given_log_options(options)
     write_output(options, reuse(options.log, rankings, **settings))

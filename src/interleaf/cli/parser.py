@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
 from interleaf.cli.output import show_progress
-from interleaf.errors import did_you_mean
+from interleaf.errors import DataError, did_you_mean
 from interleaf.execution.options import LogOptions
 from interleaf.methods.registry import DEFAULT
 
@@ -37,14 +37,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {'; '.join([*self._problems, message])} (see {self.prog} --help)\n")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """Note an invalid value, and continue with the other arguments."""
+        """Note an invalid value, and continue with the other arguments; an option may add this one to a list."""
         try:
             return super()._get_values(action, arg_strings)
         except argparse.ArgumentError as error:
             if isinstance(action, argparse._SubParsersAction):
                 raise
             self._problems.append(str(error))
-            return None
+            return []
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -96,6 +96,23 @@ def pair(
             raise argparse.ArgumentTypeError(f"{text!r} has another form than {example}") from None
 
     return parse
+
+
+def as_map(option: str, pairs: Iterable[tuple[Any, Any]] | None) -> dict[Any, Any]:
+    """The values of an option with pairs, by their names; the same name twice is an error.
+
+    >>> as_map("--split", [("A", 0.6), ("B", 0.4)])
+    {'A': 0.6, 'B': 0.4}
+    >>> as_map("--split", [("A", 0.6), ("A", 0.4)])
+    Traceback (most recent call last):
+    interleaf.errors.DataError: --split names 'A' twice; name it once
+    """
+    values: dict[Any, Any] = {}
+    for name, value in pairs or ():
+        if name in values:
+            raise DataError(f"{option} names {name!r} twice; name it once")
+        values[name] = value
+    return values
 
 
 def _lines(path: str) -> list[str]:
@@ -152,7 +169,7 @@ def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
         attributes.setdefault(name, []).append(value)
     exclusion = Exclusion(attributes, options.exclude_units or (), options.max_impressions)
     for name in ("events", "guardrails"):
-        values[name] = dict(values[name] or ()) or None
+        values[name] = as_map(f"--{name}", values[name]) or None
     values |= {"exclude": exclusion or None, "progress": show_progress}
     return {name: value for name, value in values.items() if value is not None}
 

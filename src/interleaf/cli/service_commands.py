@@ -67,7 +67,7 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     )
     browsers = "rate limit without a key, in requests per second and address"
     add("--max-browser-requests", type=float, default=50, help=browsers)
-    events = "URLs that receive a webhook when a verdict changes, a health check fails, or an experiment stops"
+    events = "URLs that receive a webhook: new verdicts, failed health checks, broken guardrails, stopped experiments"
     add("--webhook-url", nargs="+", metavar="URL", default=[], help=events)
     add("--webhook-secret-file", type=Path, help="file with one signing secret per line, newest first")
     add("--webhook-allow-private", action="store_true", help="webhooks may go to private and local addresses")
@@ -107,7 +107,7 @@ def run_proxy(options: argparse.Namespace) -> None:
 
     interleaf proxy proxy.toml --check
     """
-    from interleaf.proxy.config import read_config
+    from interleaf.proxy.config_file import read_config
 
     config = read_config(options.config)
     if options.check:

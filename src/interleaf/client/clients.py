@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import re
 import secrets
@@ -35,6 +36,7 @@ Rankings = Mapping[str, Sequence[str | int] | None]
 FROM_VISITORS = {
     *("unit", "query", "session", "k", "page", "attributes", "captions", "characters", "impression", "user_agent")
 }
+WARN_AGAIN = 60.0  # seconds after which a refusal is logged again
 CHOSEN = ("rankers", "arm", "version", "epoch")  # fields of the answer
 log = logging.getLogger("interleaf.client")
 BEGAN: ContextVar[float | None] = ContextVar("BEGAN", default=None)  # when the caller started to wait for this thread
@@ -74,6 +76,7 @@ class Client:
         breaker = LatencyBreaker.of(slow, timeout)
         self._delivery = DeliveryThread(self._connections, self._spool, self._known, refresh, backoff, breaker)
         self._timeout, self._is_closed, self._has_worked = timeout, False, False
+        self._warned: dict[tuple[str, str, int], float] = {}  # when refusals were logged last
         if not self._spool.is_empty():  # records of an earlier process
             self._delivery.wake()
         _OPEN.add(self)
@@ -97,7 +100,7 @@ class Client:
         latency: Mapping[str, float] | None = None,
         user_agent: str | None = None,
     ) -> Answer:
-        """The list to show for the rankings of one query; None stands for a ranking that failed or came too late.
+        """The list to show for the rankings of one query; None stands for a ranking that failed, [] for an empty one.
 
         For a `page` after the first, pass the `impression` of the first. `fixed` are documents at fixed ranks, such as
         ads; they belong to no ranker. `groups` maps documents to groups, such as variants of a product: a list shows
@@ -164,7 +167,7 @@ class Client:
             self._delivery.miss(reply.error)
         elif reply.status not in (409, 422) and known is None:
             raise reply.error
-        log.warning("experiment %r: the control is run: %s", experiment, reply.error)
+        self._warn(experiment, "the control is run", reply)
         return alone
 
     def click(self, impression: str | None, rank: int, dwell: float | None = None) -> EventCounts:
@@ -276,7 +279,7 @@ class Client:
                 if known is None:
                     self._delivery.learn(experiment)
             except AwayError:
-                log.warning("the control of experiment %r is not known yet: the first ranking is shown", experiment)
+                self._warn(experiment, "its control is not known yet, so the first ranking is shown", reply)
         elif reply.status == 404 and error.field == "impression":  # the first page may still be in the spool
             is_running = True
         elif known is None:
@@ -287,10 +290,17 @@ class Client:
         elif reply.is_out_of_scope:
             self._delivery.note_out_of_scope(f"experiment {experiment!r} shows the control", error)
         elif reply.status == 404:
-            log.warning("experiment %r: %s", experiment, error)
+            self._warn(experiment, "the control is shown", reply)
         else:
             raise error
         return self._compose(experiment, request, body, is_running=is_running)
+
+    def _warn(self, experiment: str, what: str, reply: Reply) -> None:
+        """Log why a request was refused, once a minute for each experiment and reason: searches are many."""
+        about, now = (experiment, what, reply.status), time.monotonic()
+        if now >= self._warned.get(about, -math.inf) + WARN_AGAIN:
+            self._warned[about] = now
+            log.warning("experiment %r: %s (logged once a minute): %s", experiment, what, reply.error)
 
     def _send_events(self, events: list[dict[str, Any]], deadline: float) -> EventCounts:
         """Send events. Spool them if time is over, or if earlier records, perhaps their impressions, are spooled."""

@@ -53,10 +53,11 @@ class Credit(Protocol):
 class Scoring:
     """How impressions are scored; None stands for defaults, such as the method that composed the list.
 
-    `sessions`: impressions of a unit less than this many seconds apart are scored as one (C12, section 9). `lacking`:
-    fields that lists of the log lack, so the default is a scheme that needs none of them. `credit`: what each click
-    is worth, if not all clicks are worth the same; it needs a normalized scheme. `examination` of the ranks from the
-    top is for the lift; empty if it is estimated from the log.
+    `sessions`: impressions of a unit less than this many seconds apart are scored as one (C12, section 9). `joined`:
+    they are joined to sessions to count those of each arm, but scored one by one. `lacking`: fields that lists of the
+    log lack, so the default is a scheme that needs none of them. `credit`: what each click is worth, if not all clicks
+    are worth the same; it needs a normalized scheme. `examination` of the ranks from the top is for the lift; empty if
+    it is estimated from the log.
     """
 
     scheme: str | None = None
@@ -66,6 +67,12 @@ class Scoring:
     lacking: frozenset[str] = frozenset()
     credit: Credit | None = None
     examination: tuple[float, ...] = ()
+    joined: float | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """The seconds that may pass within a session; None if impressions are not joined to sessions."""
+        return self.joined if self.sessions is None else self.sessions
 
     def chosen(self, composed: str) -> ResolvedMethod:
         """The method that scores lists composed by the method `composed`."""

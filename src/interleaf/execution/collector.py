@@ -59,12 +59,12 @@ def tally_key(design: Design, chooses: bool = False) -> TallyKey:
 class TallyCollector:
     """Collects tallies by design: `add` takes processed batches; `close` returns the tally of the task's experiment.
 
-    `joins_sessions`: whether it joins impressions to sessions if the task asks for sessions. `sample` is a sample of
+    `joins_sessions`: whether it joins impressions to sessions if the task asks for that. `sample` is a sample of
     all impressions of the log, which whoever reads the log adds to.
     """
 
     def __init__(self, task: Task, joins_sessions: bool = True) -> None:
-        self._task, self._joins_sessions = task, joins_sessions and task.scoring.sessions is not None
+        self._task, self._joins_sessions = task, joins_sessions and task.scoring.gap is not None
         self._tallies: dict[TallyKey, Tally] = {}
         self._session_rows: dict[Group, SessionRows] = {}
         self.others: Counter[tuple[str, int]] = Counter()
@@ -108,7 +108,24 @@ class TallyCollector:
             tally.add_choice(part.decoded, part.scored, part.epochs, part.latency)
         tally.remark(part.remarks)
         if self._joins_sessions:
-            self._session_rows.setdefault(key.group, SessionRows(sorted(key.rankers))).add(part)
+            self._rows_of(key.group).add(part)
+
+    def add_earlier(self, processed: BatchPart) -> None:
+        """Add rows that are counted elsewhere; they only say which of the others continue a session."""
+        part = processed.part
+        if part is not None:
+            self._rows_of(tally_key(part.decoded.design, part.epochs is not None).group).add(part, is_counted=False)
+
+    def count_sessions(self) -> None:
+        """Add the sessions of all rows so far to the tallies; the rows are not held any more."""
+        for group, rows in self._session_rows.items():
+            tallies = [tally for key, tally in self._tallies.items() if key.group == group]
+            rows.count(tallies, self._task.scoring.gap or 0.0)
+        self._session_rows.clear()
+
+    def _rows_of(self, group: Group) -> SessionRows:
+        rankers = () if self._task.scoring.sessions is None else sorted(group[2])
+        return self._session_rows.setdefault(group, SessionRows(rankers))
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
@@ -180,7 +197,7 @@ class TallyCollector:
             if not key.composed:
                 total = total + as_if(self._tallies[key], total.about)
         if main.group in self._session_rows:
-            self._session_rows[main.group].count(total, self._task.scoring.sessions or 0.0)
+            self._session_rows[main.group].count([total], self._task.scoring.gap or 0.0)
         self._leave_out(total, main, chosen)
         total.facts += Counter({Fact.ASSUMED.of(sentence): 1 for sentence in self._assumptions})
         total.dropped += self.dropped
@@ -245,16 +262,17 @@ class TallyCollector:
     def _about(self, design: Design, composed: str) -> About:
         scoring = self._task.scoring
         subject = design.experiment, design.version, design.rankers, composed
-        guarded = scoring.counting.guarded
+        guarded, joined = scoring.counting.guarded, scoring.joined
         if not composed:
-            return About(*subject, "", "", "", None, True, scoring.examination, guarded=guarded)
+            return About(*subject, "", "", "", None, True, scoring.examination, guarded=guarded, joined=joined)
         if composed == ONE_LIST:
             values = scoring.counting.values
-            return About(*subject, "", "", str(scoring.counting), None, True, scoring.examination, values, guarded)
+            events = str(scoring.counting)
+            return About(*subject, "", "", events, None, True, scoring.examination, values, guarded, joined)
         rankers = len(design.rankers)
         method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
         is_linear = scoring.scheme_of(composed, rankers).form.linear
         values, events = scoring.counting.values, str(scoring.counting)
         return About(
-            *subject, method, scheme, events, scoring.sessions, is_linear, scoring.examination, values, guarded
+            *subject, method, scheme, events, scoring.sessions, is_linear, scoring.examination, values, guarded, joined
         )

@@ -42,7 +42,7 @@ def _read(source: Any, task: Task, threads: int, progress: log.Progress | None) 
     """A collector with the tallies of the whole log."""
     sample = Sample()
     task, reading, batches = open_log(source, task, sample, progress)
-    workers = 1 if task.scoring.sessions is not None else threads or os.cpu_count() or 1
+    workers = 1 if task.scoring.gap is not None else threads or os.cpu_count() or 1
     collector = _count_all(batches, task, workers)
     collector.dropped += reading.dropped
     collector.events += reading.events

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from interleaf.errors import DataError, InterleafError, collect_errors, listed, raise_errors
-from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds
+from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds, joined_gap
 
 if TYPE_CHECKING:
     from interleaf.decode import Counting
@@ -126,7 +126,8 @@ class LogOptions:
     )
     guardrails: Mapping[str, float] | None = _option(
         None,
-        "largest harm that is acceptable, by metric of arms: abandonment=0.02 latency=20 event:purchase=0.01",
+        "metrics that must not get worse than in the control's arm, each with the largest harm that you accept, such "
+        "as abandonment=0.02 latency=20 event:purchase=0.01",
         ["analyze"],
         action="extend",
         nargs="+",
@@ -220,5 +221,6 @@ class LogOptions:
             self.sessions,
             credit=self.credit,
             examination=tuple(self.examination),
+            joined=joined_gap(self.guardrails or (), self.sessions),
         )
         return kind(scoring, tuple(self.by), self.exclusion, self.experiment, self.version, **more)

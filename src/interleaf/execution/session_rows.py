@@ -1,4 +1,6 @@
-"""Joins impressions to sessions. Rows are held until the whole log is read, on disk if there are many.
+"""Joins impressions to sessions, to score them or to count them by arm.
+
+Rows are held until the whole log is read, on disk if there are many.
 
 C12, section 9: queries of a unit are scored as one session if the gap to the query before is below the timeout; their
 clicks are added up first. C12's metrics of sessions measure a gap from the last interaction, a query or a click.
@@ -27,14 +29,17 @@ PARTS = 64
 
 
 class SessionRows:
-    """Holds the rows of all arms of an experiment until the log is read; rankers are sorted by name."""
+    """Holds the rows of all arms of an experiment until the log is read.
+
+    Rankers are sorted by name; there are none if sessions are counted and not scored.
+    """
 
     def __init__(self, rankers: Sequence[str]) -> None:
         self._rankers = list(rankers)
         self._kind = np.dtype(
             [
                 *(("unit", "u8"), ("time", "i8"), ("end", "i8"), ("arm", "i2"), ("composed", "i2")),
-                *(("clicked", "?"), ("credited", "f8")),
+                *(("clicked", "?"), ("counted", "?"), ("credited", "f8")),
                 *((name, "f8", (len(self._rankers),)) for name in ("credits", "owners")),
             ]
         )
@@ -43,14 +48,15 @@ class SessionRows:
         self._rows_in_memory = 0
         self._folder: TemporaryDirectory[str] | None = None
 
-    def add(self, part: ScoredPart) -> None:
+    def add(self, part: ScoredPart, *, is_counted: bool = True) -> None:
+        """Add rows; those that are not counted only say whether a later search continues their session."""
         decoded, scored = part.decoded, part.scored
         if not len(decoded.rows):  # all of them were dropped
             return
         rows = np.zeros(len(decoded.rows), self._kind)
         rows["unit"], rows["time"], rows["end"] = decoded.unit, decoded.time, decoded.clicks.end
-        rows["arm"] = self._number(decoded.design.arm)
-        rows["clicked"] = decoded.has_event
+        rows["arm"] = self._number(part.arm)
+        rows["clicked"], rows["counted"] = decoded.has_event, is_counted
         if scored is not None:
             rows["composed"] = self._number(resolve(decoded.design.method).text)
             order = [decoded.design.rankers.index(ranker) for ranker in self._rankers]
@@ -89,16 +95,18 @@ class SessionRows:
     def _number(self, name: str) -> int:
         return self._numbers.setdefault(name, len(self._numbers))
 
-    def count(self, tally: Tally, timeout: float) -> None:
-        """Add all sessions to the tally: scores of the lists that its method composed, and sessions of every arm."""
+    def count(self, tallies: Sequence[Tally], timeout: float) -> None:
+        """Add all sessions to the tallies: those of every arm, and scores of lists that the tally's method composed."""
+        gap = round(timeout * 1e6)
         for _, rows in self.parts():
             rows = rows[np.lexsort((rows["time"], rows["unit"]))]
-            for name in tally.arms:
+            for tally, name in ((one, arm) for one in tallies for arm in one.arms):
                 of_arm = rows[rows["arm"] == self._number(name)]
-                if name == INTERLEAVED:
+                if name == INTERLEAVED and tally.about.composed:
                     of_arm = of_arm[of_arm["composed"] == self._number(tally.about.composed)]
-                    self._count_scores(of_arm, tally, round(timeout * 1e6))
-                _count_visits(of_arm, tally.arms[name], round(timeout * 1e6))
+                    if tally.about.sessions is not None:
+                        self._count_scores(of_arm, tally, gap)
+                _count_visits(of_arm, tally.arms[name], gap)
 
     def _split(self) -> Iterator[Array]:
         rows = np.concatenate(self._rows) if self._rows else np.zeros(0, self._kind)
@@ -119,11 +127,14 @@ class SessionRows:
 
 
 def _count_visits(rows: Array, arm: ArmSums, timeout: int) -> None:
-    """Count the sessions of an arm, and queries that are followed by another query of the session."""
-    opens = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout)
-    followed = np.append(~opens[1:], False) if len(rows) else opens
+    """Count the sessions of an arm, and queries that are followed by another query of the session.
+
+    Each query that follows another one is counted; the query before it belongs to the same unit, and so to its bucket.
+    """
+    rows = rows[np.lexsort((rows["end"], rows["time"], rows["unit"]))]  # so that the order of the log does not matter
+    opens, is_counted = _opens(rows["unit"], rows["time"][1:] - rows["end"][:-1], timeout), rows["counted"]
     bucket = buckets.buckets(rows["unit"])
-    for column, marked in ((SESSIONS, opens), (FOLLOWED, followed)):
+    for column, marked in ((SESSIONS, opens & is_counted), (FOLLOWED, ~opens & is_counted)):
         np.add.at(arm.sessions[:, column], bucket[marked], 1)
 
 

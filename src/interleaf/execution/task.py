@@ -19,7 +19,7 @@ from interleaf.errors import MethodError
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import DropReason
-from interleaf.log.schema import INTERLEAVED
+from interleaf.log.schema import ALONE, INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.tally import Coded, Fact
 from interleaf.tally.units import Seen
@@ -110,6 +110,14 @@ class ScoredPart(NamedTuple):
     latency: Array
     characters: Array
     epochs: Array | None = None
+
+    @property
+    def arm(self) -> str:
+        """The arm in whose sums the rows count. A unit may see one ranker's list in one epoch, and mixed lists in
+        another, so that both are one arm where the best of many rankers is chosen.
+        """
+        arm = self.decoded.design.arm
+        return INTERLEAVED if arm == ALONE and self.epochs is not None else arm
 
 
 class BatchPart(NamedTuple):

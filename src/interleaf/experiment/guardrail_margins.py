@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from interleaf.errors import ExperimentError
+from interleaf.methods.registry import ONE_LIST
 from interleaf.metrics.guardrail_metrics import (
     EXAMPLE,
     MAX_GUARDRAILS,
-    REFORMULATION,
     ZERO_RESULTS,
     find_problems,
     kind_of,
 )
 
-# Why the service cannot compute a metric, with the remedy.
-NOT_LIVE = {
-    REFORMULATION: "the service does not join searches to sessions; send an event when a person asks again and watch "
-    "'more:KIND', or analyze the exported log with sessions",
-    ZERO_RESULTS: "the service shows the list of another ranker in place of an empty one; watch the health check "
-    "Fallbacks, or analyze a log of your own that has the empty lists",
-}
+if TYPE_CHECKING:
+    from interleaf.experiment.settings import Experiment
 
 
 class GuardrailMargins:
@@ -36,9 +32,23 @@ class GuardrailMargins:
     def check(self, value: Any) -> dict[str, float]:
         problems = list(find_problems(value))
         names = [name for name in value if isinstance(name, str)] if isinstance(value, Mapping) else []
-        problems += [f"{name!r}: {NOT_LIVE[name]}" for name in names if name in NOT_LIVE]
         if any(sign in kind for kind in filter(None, map(kind_of, names)) for sign in "=,"):
             problems.append("leave '=' and ',' out of kinds: they cannot be typed into the form")
         if problems:
             raise ValueError("; ".join(problems))
         return {metric: float(margin) for metric, margin in value.items()}
+
+
+def check_guardrails(experiment: Experiment) -> None:
+    """Raise ExperimentError if the other settings leave guardrails nothing to compare."""
+    if not experiment.guardrails:
+        return
+    if not experiment.holdout and experiment.mode != ONE_LIST:
+        remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
+        raise ExperimentError("guardrails", dict(experiment.guardrails), remedy)
+    if ZERO_RESULTS in experiment.guardrails and experiment.chosen.stops_early:
+        remedy = (
+            f"with {experiment.method}, a search with an empty ranking is a fallback, so no list of the arms is empty; "
+            f"give another value of fill, or leave {ZERO_RESULTS!r} out"
+        )
+        raise ExperimentError("guardrails", dict(experiment.guardrails), remedy)

@@ -10,8 +10,14 @@ from typing import Any, NamedTuple
 from interleaf.errors import ExperimentError, suggest
 from interleaf.experiment.assignment import OUTSIDE, assign
 from interleaf.experiment.settings import AA, CHOOSE, LOSER, RELABELLED, Experiment
-from interleaf.interleaving.api import DrawnList, draw, draw_all
-from interleaf.interleaving.rankings import count_free_ranks, insert_fixed, refuse_duplicate, remove_documents
+from interleaf.interleaving.api import DrawnList, draw_all
+from interleaf.interleaving.rankings import (
+    CheckedRankings,
+    count_free_ranks,
+    insert_fixed,
+    refuse_duplicate,
+    remove_documents,
+)
 from interleaf.kernels.randomness import Keyed, key_of
 from interleaf.log.schema import ALONE, FALLBACK, INTERLEAVED, arm_of
 from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
@@ -22,9 +28,10 @@ MAX_TOGETHER = 1000  # documents in the rankings of a list that is drawn togethe
 
 @dataclass(slots=True)
 class Request:
-    """A request for a list: rankings for one query of one unit; None stands for a ranking that failed or came too late.
+    """A request for a list: rankings for one query of one unit.
 
-    `fixed` are documents at fixed ranks, such as ads; they belong to no ranker.
+    None stands for a ranking that failed or came too late, as does one that is left out. An empty ranking is an answer:
+    the ranker found nothing. `fixed` are documents at fixed ranks, such as ads; they belong to no ranker.
     """
 
     impression: str
@@ -105,14 +112,14 @@ def plan_list(experiment: Experiment, version: int, request: Request, group: Cho
         return Shown(unmixed_page(experiment, request), FALLBACK, None)
     needed = experiment.needed if group is None else group.rankers
     available = _complete_rankings(experiment, request, None if group is None else needed)
-    if group is not None and not all(available.values()):
+    missing = [name for name in needed if not _can_mix(experiment, request, available, name)]
+    if group is not None and missing:
         available |= _complete_rankings(experiment, request, (*needed, experiment.control))
     size = request.k or experiment.k
-    arm, shown_ranker = assign(experiment, unit), _find_shown_ranker(experiment, available)
+    arm, shown_ranker = assign(experiment, unit), _find_shown_ranker(experiment, request, available)
     length = count_free_ranks(size * request.page, request.fixed)
-    if arm == OUTSIDE or not shown_ranker or not length:
+    if arm == OUTSIDE or shown_ranker is None or not length:
         return Shown(unmixed_page(experiment, request), arm, None)
-    missing = [name for name in needed if not available[name]]
     if missing:
         arm = FALLBACK
     elif arm == INTERLEAVED and len(needed) == 1 and group is not None:
@@ -142,14 +149,26 @@ def draw_lists(planned: Sequence[Shown]) -> None:
         if isinstance(noted := shown.noted, Noted):
             rankers, longest = len(noted.rankings), max(map(len, noted.rankings.values()))
             alone = id(shown) if rankers * longest > MAX_TOGETHER else 0
-            alike[noted.chosen.text, noted.length, rankers, alone].append((shown, noted))
+            alike[noted.chosen.text, noted.length, rankers, alone, longest > 0].append((shown, noted))
     for (_, length, *_), some in alike.items():
         rankings, keys = [noted.rankings for _, noted in some], [noted.key for _, noted in some]
-        for (shown, noted), drawn in zip(some, draw_all(rankings, some[0][1].chosen, length, keys), strict=True):
+        for (shown, noted), drawn in zip(some, _draw_alike(rankings, some[0][1].chosen, length, keys), strict=True):
             noted.drawn, request = drawn, noted.request
             if shown.arm == INTERLEAVED:
-                shown.arm = noted.about["arm"] = arm_of(noted.chosen.text, drawn.problem.rankers, drawn.teams)
+                names = drawn.problem.rankers
+                shown.arm = noted.about["arm"] = arm_of(noted.chosen.text, names, drawn.teams, noted.key)
             shown.documents = _page(drawn.documents, request.fixed, noted.about["k"], request.page)
+
+
+def _draw_alike(
+    rankings: Sequence[Rankings], chosen: ResolvedMethod, length: int, keys: Sequence[str]
+) -> list[DrawnList]:
+    """A list for each of these rankings, which are all empty, or of which each has a document of some ranker."""
+    if any(rankings[0].values()):
+        return draw_all(rankings, chosen, length, keys)
+    rankers, teams = tuple(rankings[0]), () if chosen.method.has_teams else None
+    nothing = [CheckedRankings(tuple(one), ((),) * len(rankers), ({},) * len(rankers)) for one in rankings]
+    return [DrawnList(chosen, problem, key, (), teams) for problem, key in zip(nothing, keys, strict=True)]
 
 
 def _check_drawable(rankings: Rankings, chosen: ResolvedMethod, page: int) -> None:
@@ -163,10 +182,10 @@ def _check_drawable(rankings: Rankings, chosen: ResolvedMethod, page: int) -> No
 
 
 def unmixed_page(experiment: Experiment, request: Request) -> list[str]:
-    """The requested page of the control's list, or of the first available one, for units outside the experiment."""
+    """The requested page of the control's list, or of another one if the control failed; for units outside."""
     available = _complete_rankings(experiment, request)
-    shown_ranker = _find_shown_ranker(experiment, available)
-    ranking = available[shown_ranker] if shown_ranker else []
+    shown_ranker = _find_shown_ranker(experiment, request, available)
+    ranking = [] if shown_ranker is None else available[shown_ranker]
     return _page(ranking, request.fixed, request.k or experiment.k, request.page)
 
 
@@ -192,7 +211,7 @@ def extend_list(
     rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
     chosen = resolve(row["method"])
     _check_drawable(rankings, chosen, page)
-    drawn = draw(rankings, chosen, count_free_ranks(size * page, fixed), row["key"])
+    (drawn,) = _draw_alike([rankings], chosen, count_free_ranks(size * page, fixed), [row["key"]])
     longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
     if added:
         longer["fixed"] = {str(rank): document for rank, document in fixed.items()}
@@ -228,7 +247,7 @@ def _read_fixed(row: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _complete_rankings(experiment: Experiment, request: Request, only: Sequence[str] | None = None) -> Rankings:
-    """A ranking for each ranker, or each of `only`, without fixed documents; empty if it is missing."""
+    """A ranking for each ranker, or each of `only`, without fixed documents; also empty if it is missing."""
     for name in request.rankings:
         if name not in experiment.rankers:
             remedy = f"there is no such ranker; there are {suggest(name, experiment.rankers)}"
@@ -241,11 +260,22 @@ def _complete_rankings(experiment: Experiment, request: Request, only: Sequence[
     return remove_documents(rankings, request.fixed.values())
 
 
-def _find_shown_ranker(experiment: Experiment, available: Rankings) -> str | None:
-    """The ranker whose list is shown if nothing can be mixed: the control, or the first one with a ranking."""
-    if available.get(experiment.control):
-        return experiment.control
-    return next((name for name, ranking in available.items() if ranking), None)
+def _has_answered(request: Request, ranker: str) -> bool:
+    """Whether the ranker answered, even if it found nothing."""
+    return request.rankings.get(ranker) is not None
+
+
+def _can_mix(experiment: Experiment, request: Request, available: Rankings, ranker: str) -> bool:
+    """Whether the ranker answered; with documents, if one empty ranking would make the mixed list empty."""
+    return _has_answered(request, ranker) and (not experiment.chosen.stops_early or bool(available[ranker]))
+
+
+def _find_shown_ranker(experiment: Experiment, request: Request, available: Rankings) -> str | None:
+    """The ranker whose list is shown if nothing is mixed: the control if it answered, else the first one that found
+    something, else the first one that answered.
+    """
+    answered = [name for name in available if _has_answered(request, name)]
+    return min(answered, key=lambda name: (name != experiment.control, not available[name]), default=None)
 
 
 def _as_mode(experiment: Experiment, available: Rankings, key: tuple[Any, ...], size: int) -> Rankings:

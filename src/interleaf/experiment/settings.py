@@ -2,152 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from interleaf.errors import ExperimentError, InterleafError, listed
 from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
-from interleaf.experiment.guardrail_margins import GuardrailMargins
+from interleaf.experiment.guardrail_margins import GuardrailMargins, check_guardrails
 from interleaf.experiment.limits import MAX_K
+from interleaf.experiment.setting_kinds import (
+    Choice,
+    EventWeights,
+    Name,
+    Number,
+    Optional,
+    Prose,
+    SettingKind,
+    Several,
+    Text,
+)
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.stats.outlook import MARGIN
-
-MAX_TEXT = 200
-_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-
-
-class SettingKind(Protocol):
-    """A kind of setting: its JSON schema, and a check that returns the value or raises ValueError with the remedy."""
-
-    schema: dict[str, Any]
-
-    def check(self, value: Any) -> Any: ...
-
-
-class Text:
-    """A name or a short text, without control characters; empty only if that is allowed."""
-
-    def __init__(self, most: int = MAX_TEXT, least: int = 1) -> None:
-        self.most, self.least = most, least
-        self.schema: dict[str, Any] = {"type": "string", "minLength": least, "maxLength": most}
-
-    def check(self, value: Any) -> str:
-        if not isinstance(value, str) or not self.least <= len(value) <= self.most:
-            raise ValueError(f"give a text of {self.least} to {self.most} characters")
-        if not value.isprintable():
-            raise ValueError("remove control characters, line breaks and other invisible characters")
-        return value
-
-
-class Name(Text):
-    """A name that can be part of URLs and file names."""
-
-    def __init__(self) -> None:
-        super().__init__(100)
-        self.schema["pattern"] = f"^{_NAME}$"
-
-    def check(self, value: Any) -> str:
-        name = super().check(value)
-        if not re.fullmatch(_NAME, name):
-            raise ValueError("use letters, digits, '.', '-' and '_', beginning with a letter or digit")
-        return name
-
-
-class Prose:
-    """Text of several lines, which may be empty."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.schema = {"type": "string", "maxLength": most}
-
-    def check(self, value: Any) -> str:
-        if not isinstance(value, str) or len(value) > self.most:
-            raise ValueError(f"give a text of at most {self.most:,} characters")
-        lines = value.replace("\r\n", "\n").split("\n")
-        if not all(line.replace("\t", " ").isprintable() for line in lines):
-            raise ValueError("remove control characters and other invisible characters")
-        return "\n".join(lines)
-
-
-class Number:
-    """A finite number within bounds; `whole` for counts."""
-
-    def __init__(self, least: float, most: float, whole: bool = False) -> None:
-        self.least, self.most, self.whole = least, most, whole
-        self.schema = {"type": "integer" if whole else "number", "minimum": least, "maximum": most}
-
-    def check(self, value: Any) -> float | int:
-        kinds = (int,) if self.whole else (int, float)
-        right = isinstance(value, kinds) and not isinstance(value, bool)
-        if not right or not self.least <= value <= self.most:
-            raise ValueError(f"give a {'whole ' * self.whole}number from {self.least:g} to {self.most:,g}")
-        return value if self.whole else float(value)
-
-
-class Choice:
-    """One of some words."""
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self.words = words
-        self.schema = {"type": "string", "enum": list(words)}
-
-    def check(self, value: Any) -> str:
-        if value not in self.words:
-            raise ValueError(f"give {listed(self.words)}")
-        return str(value)
-
-
-class Several:
-    """A list of different texts."""
-
-    def __init__(self, item: Text | Choice, least: int, most: int) -> None:
-        self.item, self.least, self.most = item, least, most
-        limits = {"minItems": least, "maxItems": most, "uniqueItems": True}
-        self.schema = {"type": "array", "items": item.schema, **limits}
-
-    def check(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not self.least <= len(value) <= self.most:
-            raise ValueError(f"give a list of {self.least} to {self.most:,}")
-        items = tuple(self.item.check(one) for one in value)
-        if len(set(items)) < len(items):
-            raise ValueError("give each of them once")
-        return items
-
-
-class EventWeights:
-    """Kinds of events, each with its weight."""
-
-    def __init__(self, most: int = 20) -> None:
-        self.most, self.weight = most, Number(-1e6, 1e6)
-        limits = {"minProperties": 1, "maxProperties": most}
-        self.schema = {"type": "object", "additionalProperties": self.weight.schema, **limits}
-
-    def check(self, value: Any) -> dict[str, float]:
-        if not isinstance(value, Mapping) or not 1 <= len(value) <= self.most:
-            raise ValueError(f'give 1 to {self.most} kinds of events with a weight each, such as {{"click": 1.0}}')
-        weights = {Text(100).check(kind): float(self.weight.check(weight)) for kind, weight in value.items()}
-        if any("=" in kind or "," in kind or kind[0] == "-" for kind in weights):
-            raise ValueError("leave '=', ',' and a leading '-' out of kinds: they cannot be given on a command line")
-        if not any(weights.values()):
-            raise ValueError("give at least one of them a weight other than 0")
-        return weights
-
-
-class Optional:
-    """A setting of another kind, or null."""
-
-    def __init__(self, kind: SettingKind) -> None:
-        self.kind = kind
-        self.schema = {"anyOf": [kind.schema, {"type": "null"}]}
-
-    def check(self, value: Any) -> Any:
-        return None if value is None else self.kind.check(value)
-
 
 COMPARE, CHOOSE, AA, RELABELLED, LOSER = "compare", "choose", "aa", "aa_relabelled", "known_loser"
 MODES = (COMPARE, CHOOSE, ONE_LIST, AA, RELABELLED, LOSER)
@@ -160,8 +38,9 @@ STOP_RULES = (STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_GUARDRAIL, STOP_BUDGET
 
 
 def _setting(label: str, kind: SettingKind, meaning: str, default: Any = MISSING) -> Any:
+    about = {"label": label, "kind": kind, "meaning": meaning, "default": default}
     factory: Any = MISSING if default is MISSING else lambda: default
-    return field(default_factory=factory, metadata={"label": label, "kind": kind, "meaning": meaning})
+    return field(default_factory=factory, metadata=about)
 
 
 @dataclass(frozen=True)
@@ -213,7 +92,8 @@ class Experiment:
     value_cap: float | None = _setting(
         "Largest value of a unit",
         Optional(Number(1e-6, 1e11)),
-        "the total value of a unit counts up to this; null: up to the 99th percentile",
+        "the total value of a unit counts up to this; give the cap that interleaf plan --values proposes; null: the "
+        "99th percentile so far, but it moves, and how often a verdict that people watch is then wrong is not measured",
         None,
     )
     primary: str = _setting(
@@ -345,12 +225,24 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Check settings that depend on each other."""
+        self._check_names()
+        self._check_method()
+        self._check_events()
+        self._check_traffic()
+        self._check_margins()
+        self._check_stop_rules()
+
+    def _check_names(self) -> None:
+        """Check the names; the control is the first ranker by default."""
         if self.name == NEW:
             raise ExperimentError("name", self.name, "the page that creates experiments has this name; give another")
         if not self.control:
             object.__setattr__(self, "control", self.rankers[0])
         if self.control not in self.rankers:
             raise ExperimentError("control", self.control, f"give one of the rankers, {listed(self.rankers)}")
+
+    def _check_method(self) -> None:
+        """Check method, scheme and rankers, and write the method with its parameters."""
         try:
             chosen = resolve(self.method)
         except InterleafError as error:
@@ -362,6 +254,10 @@ class Experiment:
         least, most = chosen.rankers
         if self.mode == CHOOSE:
             check_choice(self)
+        elif given := [name for name in CHOICE_SETTINGS if getattr(self, name) != SETTINGS[name].metadata["default"]]:
+            remedy = f"this is for the purpose (mode) {CHOOSE!r}, the best of many rankers; give that purpose, or "
+            remedy += f"leave this at {SETTINGS[given[0]].metadata['default']!r}"
+            raise ExperimentError(given[0], getattr(self, given[0]), remedy)
         elif not least <= len(self.rankers) <= (most or MAX_RANKERS):
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
@@ -370,6 +266,12 @@ class Experiment:
         except InterleafError as error:
             setting = "scheme" if self.scheme else "method"
             raise ExperimentError(setting, getattr(self, setting), str(error)) from None
+        if self.mode == AA and AA_SCHEME not in chosen.method.rankless_schemes:
+            remedy = f"with {self.method}, identical rankings always tie; give {RELABELLED!r}, or method {AA_METHOD!r}"
+            raise ExperimentError("mode", self.mode, remedy)
+
+    def _check_events(self) -> None:
+        """Check the kinds of events, those with a value, and the primary metric."""
         if WEIGHTED in self.events:
             remedy = "this is the name of the sum of all kinds; give this kind another"
             raise ExperimentError("events", WEIGHTED, remedy)
@@ -384,24 +286,40 @@ class Experiment:
             raise ExperimentError(
                 "values", self.values, f"{self.method} has no scheme that adds up clicks; use another"
             )
-        if self.value_cap is not None and not self.values:
-            raise ExperimentError("value_cap", self.value_cap, "name the kinds of events with a value (values)")
+        for setting in ("value_cap", "value_margin"):
+            if (value := getattr(self, setting)) is not None and not self.values:
+                remedy = "it is for metrics of values; name the kinds of events with a value (values), or leave it out"
+                raise ExperimentError(setting, value, remedy)
         if self.primary not in self.metrics:
             raise ExperimentError("primary", self.primary, f"give one of the metrics, {listed(self.metrics)}")
+
+    def _check_traffic(self) -> None:
+        """Check which units take part, and how many."""
         if self.offset is not None and self.offset + self.share > 1 + 1e-9:
             raise ExperimentError("offset", self.offset, f"a share of {self.share:g} ends beyond 1 from there")
-        if self.mode == AA and AA_SCHEME not in chosen.method.rankless_schemes:
-            remedy = f"with {self.method}, identical rankings always tie; give {RELABELLED!r}, or method {AA_METHOD!r}"
-            raise ExperimentError("mode", self.mode, remedy)
+        if self.planned_units is not None and self.planned_units < len(self.rankers):
+            remedy = f"there are {len(self.rankers)} rankers; plan for many more units than rankers (interleaf plan)"
+            raise ExperimentError("planned_units", self.planned_units, remedy)
+
+    def _check_margins(self) -> None:
+        """Check the margin, and the guardrails."""
+        scheme = None if self.mode == ONE_LIST else self.chosen.scheme(self.scheme_of(WEIGHTED), self.mixed)
+        if scheme is not None and not scheme.form.linear and self.margin >= 1:
+            remedy = f"by the scheme {scheme.name!r} a preference is at most 1, so all rankers would be alike; give a "
+            raise ExperimentError("margin", self.margin, f"{remedy}number below 1, such as {MARGIN:g}")
+        check_guardrails(self)
+
+    def _check_stop_rules(self) -> None:
+        """Check that each stop rule has what it needs."""
         if (STOP_BUDGET in self.stop_when) != (self.max_units is not None):
             remedy = f"the rule {STOP_BUDGET!r} of stop_when and max_units need each other; give both, or neither"
             raise ExperimentError("max_units", self.max_units, remedy)
-        if self.guardrails and not self.holdout and self.mode != ONE_LIST:
-            remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
-            raise ExperimentError("guardrails", dict(self.guardrails), remedy)
         if STOP_GUARDRAIL in self.stop_when and not self.guardrails:
             remedy = f"the rule {STOP_GUARDRAIL!r} needs guardrails, such as {{'abandonment': 0.02}}"
             raise ExperimentError("stop_when", list(self.stop_when), remedy)
+        if STOP_ALIKE in self.stop_when and self.counts_values(self.primary) and self.value_margin is None:
+            remedy = f"the rule {STOP_ALIKE!r} needs a margin of {self.primary!r}; give value_margin, the smallest "
+            raise ExperimentError("value_margin", None, f"{remedy}difference that matters, or leave out the rule")
 
     def _check_one_list(self, method: str) -> None:
         """Check an experiment in which each unit sees the list of one ranker."""
@@ -495,5 +413,6 @@ AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", 
 # The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
 AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
 SETTINGS = {setting.name: setting for setting in fields(Experiment)}
+CHOICE_SETTINGS = ("epoch_minutes", "algorithm", "max_mixed", "planned_days")
 NOTES = ("owner", "hypothesis", "description", "tags")
 EDITABLE = (*NOTES, "stop_when", "max_units")  # they change no list and no number: they can always be edited

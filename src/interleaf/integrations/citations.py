@@ -20,9 +20,12 @@ from interleaf.log import LogWriter
 
 CITATION = "citation"  # the kind of the events
 MAX_ANSWER = 200_000  # characters; the rest of an answer is not read
+MAX_RANGE = 20  # passages that [1-20] cites; a wider range is unknown
 _PREFIX = "doc:"
+_UNKNOWN = "0"  # no passage has this number
 _BRACKETS = re.compile(r"[\[【]([^\[\]【】]{1,1000})[\]】]")
-_NUMBER = re.compile(r"[0-9]{1,9}(?:†.*)?", re.DOTALL)  # 【2†source】 is a form that some models write
+_NUMBER = re.compile(r"\^?([0-9]{1,9})(?:†.*)?", re.DOTALL)  # some models write 【2†source】, or the footnote [^2]
+_RANGE = re.compile(r"([0-9]{1,9}) ?[-–] ?([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Citations:
 def find_citations(answer: str, ids: Sequence[str], pattern: re.Pattern[str] | None = None) -> Citations:
     """The citations in an answer to which the passages with these ids were given, numbered from 1.
 
-    Without a pattern, citations are [1], [2][3], [1, 3], 【2】 and [doc:ID]. The first group of a pattern is what it
-    cites: a number, or an id.
+    Without a pattern, citations are [1], [2][3], [1, 3], [1; 3], [1-3], [^1], 【2】 and [doc:ID]. The first group of a
+    pattern is what it cites: a number, or an id.
 
     >>> find_citations("Yes [2], as [doc:a] and 【1, 7】 say.", ["a", "b", "c"])
     Citations(numbers=(2, 1), unknown=1, logged=None)
@@ -55,8 +58,8 @@ def find_citations(answer: str, ids: Sequence[str], pattern: re.Pattern[str] | N
     numbers: dict[int, None] = {}
     unknown = 0
     text = str(answer)[:MAX_ANSWER]
-    cited = _find_cited(text, places) if pattern is None else (match[1] or "" for match in pattern.finditer(text))
-    for one in cited:
+    by_pattern = None if pattern is None else (match[1] or "" for match in pattern.finditer(text))
+    for one in by_pattern or _find_cited(text, places, len(ids)):
         number = _number_of(one.strip(), places, len(ids))
         if number is None:
             unknown += 1
@@ -65,7 +68,7 @@ def find_citations(answer: str, ids: Sequence[str], pattern: re.Pattern[str] | N
     return Citations(tuple(numbers), unknown)
 
 
-def _find_cited(text: str, places: dict[str, int]) -> Iterator[str]:
+def _find_cited(text: str, places: dict[str, int], count: int) -> Iterator[str]:
     """What brackets cite; brackets with anything else are not citations."""
     for match in _BRACKETS.finditer(text):
         inside = match[1].strip()
@@ -73,17 +76,27 @@ def _find_cited(text: str, places: dict[str, int]) -> Iterator[str]:
         if inside.startswith(_PREFIX) and whole in places:  # an id may hold a comma
             yield inside
             continue
-        parts = [part.strip() for part in inside.split(",")]
-        if all(part.startswith(_PREFIX) or _NUMBER.fullmatch(part) for part in parts):
-            yield from parts
+        parts = [part.strip() for part in re.split("[,;]", inside)]
+        if all(part.startswith(_PREFIX) or _NUMBER.fullmatch(part) or _RANGE.fullmatch(part) for part in parts):
+            for part in parts:
+                yield from _expand_range(part, count)
+
+
+def _expand_range(part: str, count: int) -> Iterable[str]:
+    """The numbers of a range such as 1-3; a range that is too wide or was not shown, such as [0-9], is one unknown."""
+    if not (match := _RANGE.fullmatch(part)):
+        return [part]
+    first, last = int(match[1]), int(match[2])
+    is_sound = 1 <= first <= last <= count and last - first < MAX_RANGE
+    return map(str, range(first, last + 1)) if is_sound else [_UNKNOWN]
 
 
 def _number_of(cited: str, places: dict[str, int], count: int) -> int | None:
     """The number of the passage that is cited; None if it was not shown."""
     if cited.startswith(_PREFIX):
         return places.get(cited.removeprefix(_PREFIX).strip())
-    if _NUMBER.fullmatch(cited):
-        number = int(cited.partition("†")[0])
+    if match := _NUMBER.fullmatch(cited):
+        number = int(match[1])
         return number if 1 <= number <= count else None
     return places.get(cited)
 

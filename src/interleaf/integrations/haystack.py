@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from interleaf.environment import require
+from interleaf.errors import DataError
 from interleaf.integrations.passage_log import Log
 from interleaf.integrations.passage_mixer import MixerOptions, Passage, PassageMixer
 
@@ -26,7 +27,8 @@ class HaystackRetriever:
     """
 
     def __init__(self, retrievers: Mapping[str, Any], log: Log, **options: Unpack[MixerOptions]) -> None:
-        self._retrievers, self._mixer = dict(retrievers), PassageMixer(list(retrievers), log, **options)
+        self._mixer = PassageMixer(retrievers, log, **options)
+        self._retrievers = dict(retrievers)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -46,9 +48,11 @@ class HaystackRetriever:
         unit: str | None = None,
         session: str | None = None,
         filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
     ) -> dict[str, list[Document]]:
-        """The mixed documents. `unit` and `session` say who asks; `filters` go to every retriever."""
-        calls = {name: partial(_run, one, _inputs(query, filters)) for name, one in self._retrievers.items()}
+        """The mixed documents. `unit` and `session` say who asks; `filters` and `top_k` go to every retriever."""
+        inputs = _inputs(query, filters, top_k)
+        calls = {name: partial(_run, one, inputs) for name, one in self._retrievers.items()}
         passages = self._mixer.retrieve(query, unit, session, calls)
         return {"documents": [_add_place(passage) for passage in passages]}
 
@@ -59,25 +63,39 @@ class HaystackRetriever:
         unit: str | None = None,
         session: str | None = None,
         filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
     ) -> dict[str, list[Document]]:
         """`run` for event loops."""
+        inputs = _inputs(query, filters, top_k)
         calls: dict[str, Any] = {}
         for name, one in self._retrievers.items():
-            calls[name] = partial(_run_async if hasattr(one, "run_async") else _run, one, _inputs(query, filters))
+            calls[name] = partial(_run_async if hasattr(one, "run_async") else _run, one, inputs)
         passages = await self._mixer.retrieve_async(query, unit, session, calls)
         return {"documents": [_add_place(passage) for passage in passages]}
 
 
-def _inputs(query: str, filters: dict[str, Any] | None) -> dict[str, Any]:
-    return {"query": query} | ({} if filters is None else {"filters": filters})
+def _inputs(query: str, filters: dict[str, Any] | None, top_k: int | None) -> dict[str, Any]:
+    given = {"query": query, "filters": filters, "top_k": top_k}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _check_inputs(retriever: Any, inputs: dict[str, Any]) -> None:
+    """Raise an error for inputs that a retriever does not have: a `SuperComponent` would ignore them."""
+    if unknown := [name for name in inputs if name not in retriever.__haystack_input__]:
+        raise DataError(
+            f"{type(retriever).__name__} has no input {' and no input '.join(map(repr, unknown))}; "
+            "add it to the component (input_mapping of a SuperComponent), or do not give it"
+        )
 
 
 def _run(retriever: Any, inputs: dict[str, Any]) -> list[Document]:
+    _check_inputs(retriever, inputs)
     documents: list[Document] = retriever.run(**inputs)["documents"]
     return documents
 
 
 async def _run_async(retriever: Any, inputs: dict[str, Any]) -> list[Document]:
+    _check_inputs(retriever, inputs)
     documents: list[Document] = (await retriever.run_async(**inputs))["documents"]
     return documents
 

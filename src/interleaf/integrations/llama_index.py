@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -29,12 +30,14 @@ class LlamaIndexRetriever(BaseRetriever):
     """Mixes the nodes of several retrievers, the control first, and logs the list. Use it in place of one of them.
 
     Ask with `AskedQuery("...", unit="user-7", session="chat-3")` to say who asks. Scores of different retrievers
-    cannot be compared, so each node has the score 1 / rank. `MixerOptions` explains the other arguments.
+    cannot be compared, so each node has the score 1 / rank. `MixerOptions` explains the other arguments. Each retriever
+    gets a copy of the query, because retrievers write the embedding of their model into it.
     """
 
     def __init__(self, retrievers: Mapping[str, BaseRetriever], log: Log, **options: Unpack[MixerOptions]) -> None:
         super().__init__()
-        self._retrievers, self._mixer = dict(retrievers), PassageMixer(list(retrievers), log, **options)
+        self._mixer = PassageMixer(retrievers, log, **options)
+        self._retrievers = dict(retrievers)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -42,11 +45,11 @@ class LlamaIndexRetriever(BaseRetriever):
         return self._mixer.counts
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        calls = {name: partial(one.retrieve, query_bundle) for name, one in self._retrievers.items()}
+        calls = {name: partial(one.retrieve, copy(query_bundle)) for name, one in self._retrievers.items()}
         return [_add_place(one) for one in self._mixer.retrieve(*_asked(query_bundle), calls)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        calls = {name: _call(one, query_bundle) for name, one in self._retrievers.items()}
+        calls = {name: _call(one, copy(query_bundle)) for name, one in self._retrievers.items()}
         return [_add_place(one) for one in await self._mixer.retrieve_async(*_asked(query_bundle), calls)]
 
 
@@ -72,5 +75,5 @@ def _add_place(passage: Passage) -> NodeWithScore:
     hidden = {
         name: [*getattr(node, name), *added] for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
     }
-    copy = node.model_copy(update={"metadata": {**node.metadata, **added}, **hidden})
-    return NodeWithScore(node=copy, score=1 / passage.rank)
+    marked = node.model_copy(update={"metadata": {**node.metadata, **added}, **hidden})
+    return NodeWithScore(node=marked, score=1 / passage.rank)

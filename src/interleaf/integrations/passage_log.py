@@ -94,7 +94,7 @@ class LocalPassageLog:
                 unit=question.unit,
                 session=question.session,
                 query=question.text,
-                arm=FALLBACK if found.fallback_reason else arm_of(shown.method, shown.rankers, shown.teams),
+                arm=FALLBACK if found.fallback_reason else arm_of(shown.method, shown.rankers, shown.teams, shown.key),
                 fallback_reason=found.fallback_reason,
                 characters=[found.characters.get(name) for name in documents],
                 latency=[found.latency.get(name) for name in self._names],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import Any, NamedTuple, TypedDict
 
@@ -62,11 +62,11 @@ class MixerOptions(TypedDict, total=False):
 
 
 class PassageMixer:
-    """Asks retrievers, mixes what they found, and logs the list. `names[0]` is the control."""
+    """Asks retrievers, mixes what they found, and logs the list. The first retriever is the control."""
 
     def __init__(
         self,
-        names: Sequence[str],
+        retrievers: Mapping[str, Any],
         log: Log,
         *,
         experiment: str | None = None,
@@ -76,10 +76,10 @@ class PassageMixer:
         identify: Callable[[Any], str | int] | None = None,
     ) -> None:
         raise_errors(
-            [*_problems(names, k, timeout), *collect_errors(lambda: check_passage_log(log, experiment, method))]
+            [*_problems(retrievers, k, timeout), *collect_errors(lambda: check_passage_log(log, experiment, method))]
         )
-        self._log = open_passage_log(log, names, experiment, method)
-        self._names, self._k, self._identify = tuple(names), k, identify or identify_document
+        self._names, self._k, self._identify = tuple(retrievers), k, identify or identify_document
+        self._log = open_passage_log(log, self._names, experiment, method)
         self._calls, self._visitors = TimedCalls(self._names, timeout), Visitors()
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
@@ -164,9 +164,14 @@ class PassageMixer:
         return [Passage(document, "", rank, None) for rank, document in enumerate(documents[: self._k], 1)]
 
 
-def _problems(names: Sequence[str], k: int | None, timeout: float) -> Iterator[InterleafError]:
-    if len(names) < 2:
-        yield DataError(f"there are {len(names)} retrievers; give at least 2, the control first")
+def _problems(retrievers: object, k: int | None, timeout: float) -> Iterator[InterleafError]:
+    if not isinstance(retrievers, Mapping) or not all(isinstance(name, str) for name in retrievers):
+        yield DataError(
+            f"the retrievers are {retrievers!r:.100}; give a dict from names to retrievers, the control first, "
+            "such as {'production': a, 'candidate': b}"
+        )
+    elif len(retrievers) < 2:
+        yield DataError(f"there are {len(retrievers)} retrievers; give at least 2, the control first")
     if k is not None and not (isinstance(k, int) and 1 <= k <= limits.MAX_K):
         yield DataError(f"k is {k!r}; give a whole number from 1 to {limits.MAX_K}")
     if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):

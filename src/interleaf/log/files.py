@@ -62,7 +62,10 @@ def _system(address: str) -> tuple[Any, str]:
     except (pa.ArrowException, OSError, ValueError) as problem:
         if scheme in _SCHEMES:  # opening a bucket may ask for its region
             raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
-        raise DataError(f"no file system for {address}: {problem}; use {listed(_SCHEMES)}, or a path") from None
+        # Only the scheme: the rest may contain a password.
+        raise DataError(
+            f"an address that begins with {scheme}:// is no log; use {listed(_SCHEMES)}, or a path"
+        ) from None
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]

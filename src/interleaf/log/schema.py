@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from interleaf.errors import DataError
+from interleaf.kernels.randomness import Keyed
 from interleaf.methods.registry import ONE_LIST
 
 VERSION = 1
@@ -24,13 +25,19 @@ INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"  # arms; a
 ALONE = "alone"  # the arm of a list of one ranker, where the best of many is chosen and this ranker leads by far
 
 
-def arm_of(method: str, rankers: Sequence[str], teams: Sequence[int] | None) -> str:
+def arm_of(method: str, rankers: Sequence[str], teams: Sequence[int] | None, key: str | None) -> str:
     """The arm of a list that was composed to compare rankers: `interleaved`; for `one_list`, the ranker who made it.
 
-    >>> arm_of("team_draft", ["old", "new"], [1, 0]), arm_of("one_list", ["old", "new"], [1, 1])
+    An empty list has no owner; its ranker is drawn again from the key of the list.
+
+    >>> arm_of("team_draft", ["old", "new"], [1, 0], None), arm_of("one_list", ["old", "new"], [1, 1], None)
     ('interleaved', 'new')
     """
-    return rankers[teams[0]] if method == ONE_LIST and teams else INTERLEAVED
+    if method != ONE_LIST:
+        return INTERLEAVED
+    if teams:
+        return rankers[teams[0]]
+    return INTERLEAVED if key is None else rankers[Keyed(key).pick(len(rankers))]
 
 
 @dataclass(frozen=True)

@@ -171,11 +171,16 @@ class LogWriter:
         grades: Sequence[int | None] | None = None,
         latency: Sequence[float | None] | None = None,
         fallback_reason: str | None = None,
+        excluded: str | None = None,
+        epoch: int | None = None,
         rankings: bool = False,
     ) -> str:
         """Append a list that was shown; returns the impression's id, new unless it is given. The default time is now.
 
-        Lists of `one_list` are not interleaved: their arm is the ranker whose list was shown.
+        Lists of `one_list` are not interleaved: their arm is the ranker whose list was shown. `epoch` is the number of
+        the epoch, if you choose the best of many rankers and each list mixes some of them.
+
+        `excluded` says why the impression does not count, such as a crawler; a report counts such impressions.
 
         With `rankings`, the input rankings are logged too, for reuse and replay. Fixed documents are not logged:
         `captions`, `characters` and `grades` are of `shown.documents`.
@@ -183,7 +188,7 @@ class LogWriter:
         about = {"unit": unit, "session": session, "query": query, "arm": _arm(arm, shown), "page": page}
         more = {"captions": captions, "characters": characters, "grades": grades, "latency": latency}
         name = secrets.token_hex(16) if impression is None else _name("impression", impression)
-        rest = {"attributes": attributes, "fallback_reason": fallback_reason}
+        rest = {"attributes": attributes, "fallback_reason": fallback_reason, "excluded": excluded, "epoch": epoch}
         self._append(name, shown, rankings, time, about | more | rest)
         return name
 
@@ -272,7 +277,7 @@ class LogWriter:
 def _arm(arm: Any, shown: Any) -> str:
     """The arm of a list; a list of `one_list` is never interleaved."""
     if arm == schema.INTERLEAVED and isinstance(shown, Interleaving):
-        return schema.arm_of(shown.method, shown.rankers, shown.teams)
+        return schema.arm_of(shown.method, shown.rankers, shown.teams, shown.key)
     return _name("arm", arm)
 
 

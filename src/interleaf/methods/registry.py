@@ -162,6 +162,11 @@ class ResolvedMethod:
             return 2, 2
         return self.method.rankers
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether a list ends where the shortest ranking ends, so that one empty ranking makes it empty."""
+        return self.parameters.get("fill") in (False, "stop")
+
     def scheme(self, name: str | None, rankers: int) -> Scheme:
         """The scheme with this name, or the default one; the method must offer it for this number of rankers."""
         offered = self.method.schemes_for(rankers)

@@ -46,6 +46,18 @@ def guarded_kinds(metrics: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(kind for kind in kinds if kind is not None))
 
 
+def joined_gap(metrics: Iterable[str], sessions: float | None = None) -> float | None:
+    """The gap at which searches are joined to sessions for some metrics: 30 minutes; None if none of them needs
+    sessions, or if searches are joined anyway.
+
+    >>> joined_gap(["latency"]), joined_gap(["reformulation"]), joined_gap(["reformulation"], sessions=600)
+    (None, 1800, None)
+    """
+    from interleaf.metrics.sessions import GAP
+
+    return GAP if REFORMULATION in metrics and sessions is None else None
+
+
 def find_problems(guardrails: object) -> Iterator[str]:
     """What is wrong with guardrails, with the remedy.
 

@@ -17,6 +17,7 @@ from interleaf.proxy.multi_search import END as MULTI_SEARCH, MultiSearch
 from interleaf.proxy.own_pages import PREFIX, OwnPages
 from interleaf.proxy.parsers import parser_of
 from interleaf.proxy.passthrough import (
+    AnswerCopy,
     BodyReader,
     CallerGoneError,
     Exchange,
@@ -26,7 +27,7 @@ from interleaf.proxy.passthrough import (
     run_until_disconnect,
 )
 from interleaf.proxy.recorders import LogRecorder, Recorder
-from interleaf.proxy.search import Built, Searches
+from interleaf.proxy.search import Accepted, Built, Searches
 from interleaf.proxy.search_requests import Incoming, RawHeaders, decompress, is_selected
 from interleaf.proxy.served_lists import ServedLists
 from interleaf.proxy.service_recorder import ServiceRecorder
@@ -114,10 +115,14 @@ class ProxyApp:
         """Pass records of UBI through; read their events if the engine has stored them."""
         incoming, max_body = exchange.incoming, self.config.proxy.max_body
         raw = await exchange.body.read(max_body)
+        exchange.send = copy = AnswerCopy(exchange.send, self.config.upstream.max_answer)
         status = await run_until_disconnect(self._pass(PASSED, exchange), exchange.body)
+        if not 200 <= status < 300:
+            return
         plain = None if raw is None else decompress(raw, incoming.header(b"content-encoding"), max_body)
-        if plain is not None and 200 <= status < 300:
-            self._events.take_ubi(plain)
+        is_known = plain is not None and self._events.take_ubi(incoming.path, plain, copy.read())
+        if not is_known and self._events.may_have_ubi(incoming, exchange.body.begun):
+            self._count_failure(FailureCode.EVENTS_NOT_READ, FailureCode.EVENTS_NOT_READ.text)
 
     async def _search(self, exchange: Exchange) -> None:
         """Answer a search that the configuration selects."""
@@ -131,7 +136,7 @@ class ProxyApp:
             self._count_bypass(problem)
             await self._pass(BYPASSED, exchange, more if problem.code == BypassCode.OUTSIDE else [])
         except UpstreamError as problem:
-            self._count_failure(FailureCode.CONTROL_FAILED, str(problem))
+            self._count_bypass(BypassError(FailureCode.CONTROL_FAILED, str(problem)))
             await self._explain(BYPASSED, exchange, problem)
         except CallerGoneError:
             raise
@@ -140,10 +145,14 @@ class ProxyApp:
             log.exception("a search could not be interleaved; the caller gets the engine's answer")
             await self._pass(BYPASSED, exchange)
         else:
+            if built is None:
+                await self._pass(PASSED, exchange)
+                return
             await self._send_built(built, exchange.send, more)
             self.metrics.count_request(INTERLEAVED, 200, exchange.seconds)
 
-    async def _build(self, incoming: Incoming, body: BodyReader) -> Built:
+    async def _build(self, incoming: Incoming, body: BodyReader) -> Built | None:
+        """The answer to the caller, after its lists are recorded; None if no search of an `_msearch` is selected."""
         raw = await body.read(self.config.proxy.max_body)
         if raw is None:
             raise BypassError(BypassCode.BODY_TOO_LARGE)
@@ -152,28 +161,42 @@ class ProxyApp:
             raise BypassError(BypassCode.NOT_JSON)
         incoming.plain = plain
         if incoming.path.endswith(MULTI_SEARCH):
-            searches = MultiSearch(incoming)
-            return await searches.answer(self._fan_out, self._selected, self._build_one, self._count_bypass)
-        return await self._build_one(incoming)
-
-    async def _build_one(self, incoming: Incoming) -> Built:
-        built = await self.searches.answer(incoming)
-        self.metrics.count_list(built.arm)
-        for ranker, code in built.result.failures.items():
-            self._count_failure(code, f"ranker {ranker}: {code.text}", ranker)
-        for ranker, answer in built.result.answers.items():
-            self.metrics.time_ranker(ranker, answer.seconds)
+            searches = MultiSearch(incoming, self._fan_out, self._count_bypass)
+            built = await searches.answer(self._selected, self.searches.accept, self._answer_search)
+        else:
+            built = await self._answer_search(await self.searches.accept(incoming))
+        if built is not None:
+            built.record()
         return built
 
-    def _count_bypass(self, problem: BypassError) -> None:
-        if isinstance(problem.code, BypassCode):
-            self.metrics.count_bypass(problem.code.value)
-        else:
-            self._count_failure(problem.code, str(problem))
+    async def _answer_search(self, accepted: Accepted) -> Built:
+        built = await self.searches.answer(accepted)
+        return built._replace(record=partial(self._record, built))
+
+    def _record(self, built: Built) -> None:
+        self.metrics.count_list(built.arm)
+        for ranker, problem in built.result.failures.items():
+            self._count_bypass(problem, ranker)
+        for ranker, answer in built.result.answers.items():
+            self.metrics.time_ranker(ranker, answer.took / 1000)
+        for ranker, seconds in built.result.late.items():
+            self.metrics.time_ranker(ranker, seconds)
+        built.record()
+
+    def _count_bypass(self, problem: BypassError, ranker: str = "") -> None:
+        """Count a search that is not interleaved, or the failure of a ranker."""
+        what = f"ranker {ranker}: {problem}" if ranker else str(problem)
+        if not isinstance(problem.code, BypassCode):
+            self._count_failure(problem.code, what, ranker)
+            return
+        self.metrics.count_bypass(problem.code.value)
+        if problem.detail:
+            self.metrics.latest[problem.code.value] = what
 
     def _count_failure(self, code: FailureCode, what: str, ranker: str = "") -> None:
         """Count a failure; log one of each kind in a minute."""
         self.metrics.count_failure(code.value, ranker)
+        self.metrics.latest[f"{code} {ranker}".rstrip()] = what
         if self._complaints.take(f"{code} {ranker}"):
             log.warning("%s; further ones are counted, and logged once a minute", what, extra={"code": code.value})
 

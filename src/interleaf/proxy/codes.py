@@ -18,26 +18,30 @@ class BypassCode(Code):
     EXPLAIN = "explain", "the caller asks for explanations, a profile or debug output of the engine's scores"
     SLICE = "slice", "the caller reads one slice of the results"
     NO_HITS = "no_hits", "the caller asks for no hits, only for counts or facets"
-    NO_RESULTS = "no_results", "no ranker found a document"
+    NO_RESULTS = "no_results", "the control found no document"
     PAGE_TOO_LARGE = "page_too_large", "the caller asks for more hits than an interleaved page can have"
     PAGE_TOO_FAR = "page_too_far", "the page is beyond `max_rank`"
     WHOLE_LISTS = "whole_lists", "a further page, but the method of the experiment draws its lists as a whole"
     FILTER_PATH = "filter_path", "the caller asks for parts of the answer only"
     NOT_JSON = "not_json", "the request or the wanted answer is not JSON, or is malformed"
     NOT_UNDERSTOOD = "not_understood", "a field of the request has a value that the proxy does not understand"
+    UNKNOWN_DEFAULTS = "unknown_defaults", "Solr does not say which parameters its request handler adds"
     BODY_TOO_LARGE = "body_too_large", "the body of the request is larger than `max_body`"
-    NO_SEARCH = "no_search", "no search of a request to `_msearch` is interleaved"
     CONDITION = "condition", "a condition of the configuration does not hold"
     NO_UNIT = "no_unit", "the request has no user id"
     OUTSIDE = "outside", "this user does not take part in the experiment"
     NOT_RUNNING = "not_running", "the experiment is not running, or its settings are not known yet"
+    REFUSED = (
+        "refused",
+        "the engine refuses the control's search, such as with status 400: mostly, the caller's is wrong",
+    )
 
 
 class FailureCode(Code):
-    """What went wrong with a search; people get the control's answer."""
+    """What went wrong with a search, an impression or an event; people get an answer of the engine."""
 
-    CONTROL_FAILED = "control_failed", "the engine answered the control's search with an error, or not at all"
-    RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error"
+    CONTROL_FAILED = "control_failed", "the engine could not answer the control's search"
+    RANKER_FAILED = "ranker_failed", "the engine answered another ranker's search with an error, or not at all"
     RANKER_SLOW = "ranker_slow", "a ranker's answer came after the time budget"
     ANSWER_NOT_UNDERSTOOD = (
         "answer_not_understood",
@@ -47,6 +51,11 @@ class FailureCode(Code):
     REPEATED_DOCUMENT = "repeated_document", "a ranking has a document twice, such as one id in two indexes"
     CONFIGURATION = "configuration", "the settings of the service and the proxy do not fit, such as unknown rankers"
     NOT_RECORDED = "not_recorded", "an impression or an event could not be written down, because too many wait"
+    EVENTS_NOT_READ = (
+        "events_not_read",
+        "a request that may have events of UBI is larger than `max_body`, or the engine does not say what it stored: "
+        "none of its events is counted",
+    )
     INTERNAL = "internal", "an unexpected error of the proxy; its log has the details"
 
 
@@ -64,7 +73,15 @@ class BypassError(Exception):
 
     def __init__(self, code: BypassCode | FailureCode, detail: str = "") -> None:
         super().__init__(f"{code.text}{': ' if detail else ''}{detail}")
-        self.code = code
+        self.code, self.detail = code, detail
+
+
+class EngineStatusError(BypassError):
+    """The engine answered a ranker's search with an error; the detail is the status and the engine's reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(FailureCode.RANKER_FAILED, f"status {status}{', ' if reason else ''}{reason}")
+        self.status = status
 
 
 class UpstreamError(Exception):

@@ -1,18 +1,16 @@
-"""The TOML file of `interleaf proxy`: reads it, checks it, and reports all problems at once."""
+"""The sections of the configuration file of `interleaf proxy`, with their keys."""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interleaf.errors import ExperimentError, InterleafError, raise_errors
 from interleaf.experiment import Experiment
 from interleaf.experiment.limits import MAX_LABEL
-from interleaf.experiment.settings import SETTINGS, Choice, Name, Number, Text
+from interleaf.experiment.setting_kinds import Choice, Name, Number, Text
 from interleaf.proxy import key_kinds as kinds
-from interleaf.proxy.toml_sections import ConfigError, ConfigProblems, KeyLines, toml_key
+from interleaf.proxy.toml_sections import toml_key
 
 OPENSEARCH, ELASTICSEARCH, SOLR = "opensearch", "elasticsearch", "solr"
 MAX_DEPTH = 1000  # documents of a ranking that the service takes
@@ -90,12 +88,12 @@ class ClicksSection:
         "where a hit has its URL, such as '/_source/url': the answer gets a link that counts clicks",
         None,
     )
-    ubi_index: str | None = toml_key(kinds.AnyText(), "index of UBI events; null: they are not read", "ubi_events")
+    ubi_index: str | None = toml_key(kinds.TextOrFalse(), "index of UBI events; false: they are not read", "ubi_events")
 
 
 @dataclass(frozen=True)
 class RankerSection:
-    """How a ranker's request is made from the incoming one; without any key, it is the incoming one."""
+    """How a ranker's request is made from the incoming one; the control has no key, so it gets the incoming one."""
 
     name: str = toml_key(Text(MAX_LABEL), "name of the ranker")
     index: str | None = toml_key(kinds.AnyText(), "index, or collection of Solr, in place of the one in the path", None)
@@ -135,106 +133,3 @@ SECTIONS: dict[str, type] = {
     "unit": UnitSection,
     "clicks": ClicksSection,
 }
-_RANKERS = "rankers"
-
-
-def read_config(path: str | Path) -> ProxyConfig:
-    """Read and check a file; one error lists all problems."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from None
-    return parse_config(text, str(path))
-
-
-def parse_config(text: str, file: str) -> ProxyConfig:
-    """Check the text of a file; relative paths begin at its folder."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not TOML: {error}") from None
-    problems = ConfigProblems(file, KeyLines(text))
-    for name in data:
-        if name not in (*SECTIONS, _RANKERS):
-            sections = ", ".join([*(f"[{one}]" for one in SECTIONS), f"[[{_RANKERS}]]"])
-            problems.add(name, "", f": there is no such section; there are {sections}")
-    settings = [name for name in SETTINGS if name not in ("name", "rankers", "control")]
-    read: dict[str, Any] = {
-        name: problems.read(kind, name, data.get(name, {}), settings if name == "experiment" else ())
-        for name, kind in SECTIONS.items()
-    }
-    read[_RANKERS] = _read_rankers(problems, data.get(_RANKERS, []))
-    read["local"] = _read_experiment(problems, data.get("experiment"), read["experiment"], read[_RANKERS])
-    if read["upstream"]:
-        _check_engine(problems, read["upstream"].engine, read["requests"], read[_RANKERS])
-    raise_errors(problems.errors)
-    return _with_folder(ProxyConfig(**read), Path(file).parent)
-
-
-def _read_rankers(problems: ConfigProblems, data: Any) -> tuple[RankerSection, ...]:
-    if not isinstance(data, list) or len(data) < 2:
-        problems.add(_RANKERS, "", ": give at least two, each as a table [[rankers]]; the first one is the control")
-        return ()
-    read = [problems.read(RankerSection, f"{_RANKERS}[{number}]", one) for number, one in enumerate(data)]
-    rankers = tuple(one for one in read if one is not None)
-    names = [one.name for one in rankers]
-    for number, one in enumerate(rankers):
-        if one.name in names[:number]:
-            problems.add(f"{_RANKERS}[{number}]", "name", f" is {one.name!r}, as of another ranker: rename one")
-    return rankers if len(rankers) == len(data) else ()
-
-
-def _read_experiment(
-    problems: ConfigProblems, data: Any, section: ExperimentSection | None, rankers: tuple[RankerSection, ...]
-) -> Experiment | None:
-    """The experiment's settings if the file has them; they are checked as the service checks them."""
-    if section is None:
-        return None
-    if (section.service is None) == (section.log is None):
-        problems.add("experiment", "", ": give the address of a service, or the folder of a log, and not both")
-        return None
-    own = set(ExperimentSection.__dataclass_fields__) - {"name"}
-    settings = {name: value for name, value in data.items() if name not in own}
-    if section.service is not None:
-        for name in settings.keys() - {"name"}:
-            problems.add("experiment", name, ": the service has this setting; leave it out, or give a log")
-        return None
-    if section.key_file or section.spool:
-        problems.add("experiment", "log", ": key_file and spool are for a service; leave them out")
-    names = [one.name for one in rankers] or ["control", "candidate"]  # their own problems are reported already
-    try:
-        return Experiment.of({**settings, "rankers": names, "control": names[0]})
-    except ExperimentError as error:
-        problems.add("experiment", error.field, str(error).removeprefix(error.field))
-    except InterleafError as error:
-        problems.add("experiment", "", f": {error}")
-    return None
-
-
-def _check_engine(
-    problems: ConfigProblems, engine: str, requests: RequestsSection | None, rankers: tuple[RankerSection, ...]
-) -> None:
-    """Check keys that only some engines have."""
-    for path in requests.paths if requests else ():
-        end = "/select" if engine == SOLR else "/_search"
-        if engine != SOLR and not path.endswith(end):
-            problems.add("requests", "paths", f" has {path!r}: {engine} searches at paths that end with {end!r}")
-    for number, ranker in enumerate(rankers):
-        place = f"{_RANKERS}[{number}]"
-        if engine != OPENSEARCH and ranker.search_pipeline:
-            problems.add(place, "search_pipeline", f": {engine} has no search pipelines; leave it out")
-        if engine == SOLR and ranker.template:
-            problems.add(place, "template", ": Solr has no search templates; set parameters")
-        if ranker.template_parameters and not ranker.template:
-            problems.add(place, "template_parameters", ": give the id of a template, too")
-        if ranker.template and ranker.patch:
-            problems.add(place, "patch", ": a template has no body to patch; give one of the two")
-
-
-def _with_folder(config: ProxyConfig, folder: Path) -> ProxyConfig:
-    """Resolve relative paths."""
-    for section in (config.proxy, config.upstream, config.experiment):
-        for name, value in list(vars(section).items()):
-            if isinstance(value, Path):
-                object.__setattr__(section, name, folder / value)
-    return config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -13,8 +13,10 @@ import msgspec
 from interleaf.errors import listed
 from interleaf.proxy.metrics import ProxyMetrics
 from interleaf.proxy.recorders import Recorder
+from interleaf.proxy.search_requests import Incoming
 from interleaf.proxy.served_lists import ServedLists
 from interleaf.proxy.tokens import Signer
+from interleaf.proxy.ubi_records import read_records
 from interleaf.server.rate_limits import Rates
 from interleaf.server.schemas import RETRY, ApiError, EventBody, EventsRequest, decoder
 
@@ -66,22 +68,33 @@ class EventSources:
         if self._rates.take(impression):
             self._take(LINK, {"impression": impression, "rank": rank, "kind": "click"})
 
-    def take_ubi(self, body: bytes) -> None:
-        """Take the events of UBI records that the engine has stored."""
+    def take_ubi(self, path: str, body: bytes, answer: bytes) -> bool:
+        """Take the events of UBI records that the engine has stored; False if it does not say which these are."""
         running = self.recorder.running()
         kinds = running.settings.events if running else {}
-        for record in _read_records(body):
-            kind, query_id = record.get("action_name"), record.get("query_id")
-            if not isinstance(query_id, str) or not isinstance(kind, str) or kind not in kinds:
-                self.metrics.count_event(UBI, IGNORED)
-                continue
-            served = self.lists.find(f"query {query_id}")
-            rank = None if served is None else _find_rank(record.get("event_attributes"), served.documents)
-            if served is None or rank is None:
-                self.metrics.count_event(UBI, UNMATCHED)
-                continue
-            name = blake2b(msgspec.json.encode(record), digest_size=16).hexdigest()  # a record sent twice counts once
-            self._take(UBI, {"impression": served.impression, "rank": rank, "kind": kind, "event": name})
+        records = read_records(path, body, answer, self.ubi_index or "")
+        for record in records or ():
+            if isinstance(record, dict) and "action_name" in record:
+                self._take_record(record, kinds)
+        return records is not None
+
+    def _take_record(self, record: dict[str, Any], kinds: Container[str]) -> None:
+        kind, query_id = record["action_name"], record.get("query_id")
+        if not isinstance(query_id, str) or not isinstance(kind, str) or kind not in kinds:
+            self.metrics.count_event(UBI, IGNORED)
+            return
+        served = self.lists.find(f"query {query_id}")
+        rank = None if served is None else _find_rank(record.get("event_attributes"), served.documents)
+        if served is None or rank is None:
+            self.metrics.count_event(UBI, UNMATCHED)
+            return
+        name = blake2b(msgspec.json.encode(record), digest_size=16).hexdigest()  # a record sent twice counts once
+        self._take(UBI, {"impression": served.impression, "rank": rank, "kind": kind, "event": name})
+
+    def may_have_ubi(self, incoming: Incoming, start: bytes) -> bool:
+        """Whether a request to write documents may have records of UBI, by its path and the start of its body."""
+        index = (self.ubi_index or "").encode()
+        return bool(incoming.header(b"content-encoding")) or index in incoming.path.encode("latin-1") + start
 
     def _take(self, source: str, event: Mapping[str, Any]) -> None:
         """Hand over an event, unless its rank is beyond the list: there, results belong to no ranker."""
@@ -96,21 +109,6 @@ class EventSources:
 def _plain(event: EventBody) -> dict[str, Any]:
     fields = ("event", "impression", "rank", "kind", "dwell", "value")
     return {name: value for name in fields if (value := getattr(event, name)) is not None}
-
-
-def _read_records(body: bytes) -> Iterator[dict[str, Any]]:
-    """The events of a document, or of a bulk request."""
-    whole = _decode_any(body)
-    for record in [_decode_any(line) for line in body.splitlines()] if whole is None else [whole]:
-        if isinstance(record, dict) and "action_name" in record:
-            yield record
-
-
-def _decode_any(text: bytes) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _find_rank(attributes: Any, documents: list[str]) -> int | None:

@@ -22,6 +22,13 @@ class AnyText:
         return value
 
 
+class TextOrFalse:
+    """A text, or false for none."""
+
+    def check(self, value: Any) -> str | None:
+        return None if value is False else AnyText().check(value)
+
+
 class YesNo:
     """true or false."""
 

@@ -16,7 +16,10 @@ from prometheus_client import (
     generate_latest,
 )
 
-BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+from interleaf.server.monitoring import About
+
+# The limit of an alert, 0.4, is one of them: between two of them, quantiles are a guess.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.4, 0.5, 1.0, 2.5, 10.0)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a time beside each counter, which nobody asks for
 
 
@@ -25,6 +28,7 @@ class ProxyMetrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
+        registry.register(About(None))
         counter = partial(PrometheusCounter, registry=registry)
         seconds = partial(Histogram, registry=registry, buckets=BUCKETS)
         requests = "requests by how they were answered, and status"
@@ -35,13 +39,18 @@ class ProxyMetrics:
         self._upstream = counter("interleaf_proxy_upstream_errors_total", "requests without an answer", ("code",))
         self._events = counter("interleaf_proxy_events_total", "events by source and outcome", ("source", "outcome"))
         self._seconds = seconds("interleaf_proxy_request_seconds", "time until an answer begins", ("kind",))
-        self._ranker_seconds = seconds("interleaf_proxy_ranker_seconds", "time of a ranker's answer", ("ranker",))
+        self._ranker_seconds = seconds(
+            "interleaf_proxy_ranker_seconds",
+            "time of a ranker's answer, as the engine says; of a late one, the time waited",
+            ("ranker",),
+        )
         # Labels are looked up once.
         self._request = lru_cache(1000)(lambda kind, status: self._requests.labels(kind, str(status)))
         self._duration, self._ranker = lru_cache(100)(self._seconds.labels), lru_cache(100)(self._ranker_seconds.labels)
         self._list = lru_cache(100)(self._lists.labels)
         self.bypassed: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.latest: dict[str, str] = {}  # the last problem of each code and ranker, in words
         self.lists: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
 
@@ -69,7 +78,7 @@ class ProxyMetrics:
         self.bypassed[code] += 1
 
     def count_failure(self, code: str, ranker: str = "") -> None:
-        """Count something that went wrong."""
+        """Count something that went wrong; without a ranker, the search was not interleaved, or a record was lost."""
         self._failures.labels(code, ranker).inc()
         self.failures[code] += 1
 

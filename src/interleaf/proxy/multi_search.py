@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -12,8 +12,8 @@ from msgspec import Raw
 
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.fan_out import FanOut
-from interleaf.proxy.search import Built
-from interleaf.proxy.search_requests import EngineRequest, Incoming, write_pairs
+from interleaf.proxy.search import Accepted, Built
+from interleaf.proxy.search_requests import EngineRequest, Incoming, RawHeaders, write_pairs
 
 MAX_SEARCHES = 100  # of one request; a larger one passes through
 END = "/_msearch"
@@ -22,11 +22,19 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class MultiSearch:
-    """The searches of one request."""
+class EngineAnswers(NamedTuple):
+    """What the engine answered to searches of the request: by their places, with the time and the headers."""
 
-    def __init__(self, incoming: Incoming) -> None:
-        self._incoming = incoming
+    responses: dict[int, Raw]
+    took: int
+    headers: RawHeaders | None
+
+
+class MultiSearch:
+    """The searches of one request; `bypassed` counts those that are selected, but cannot be interleaved."""
+
+    def __init__(self, incoming: Incoming, fan_out: FanOut, bypassed: Callable[[BypassError], None]) -> None:
+        self._incoming, self._fan_out, self._bypassed = incoming, fan_out, bypassed
         lines = incoming.plain.rstrip(b"\n").split(b"\n")
         if len(lines) % 2 or len(lines) > 2 * MAX_SEARCHES:
             raise BypassError(BypassCode.NOT_UNDERSTOOD)
@@ -70,54 +78,79 @@ class MultiSearch:
 
     async def answer(
         self,
-        fan_out: FanOut,
         is_selected: Callable[[str, str], bool],
-        build: Callable[[Incoming], Awaitable[Built]],
-        bypassed: Callable[[BypassError], None],
-    ) -> Built:
-        """The answer to the whole request; raises BypassError if none of its searches is interleaved."""
-        selected = self.searches(is_selected)
-        if not selected:
-            raise BypassError(BypassCode.NO_SEARCH)
-        outcomes = await asyncio.gather(*map(build, selected.values()), return_exceptions=True)
+        accept: Callable[[Incoming], Awaitable[Accepted]],
+        build: Callable[[Accepted], Awaitable[Built]],
+    ) -> Built | None:
+        """The answer to the whole request; None if no search is selected, BypassError if none can be interleaved."""
+        accepted, problems = await self._accept(self.searches(is_selected), accept)
+        others = [place for place in range(len(self._pairs)) if place not in accepted]
+        asked = [self._ask_engine(others), *map(build, accepted.values())] if accepted else []
+        outcomes: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
         built = dict[int, Built]()
-        for outcome in outcomes:
-            if isinstance(outcome, BypassError) and outcome.code == BypassCode.OUTSIDE:
-                raise outcome  # so are all searches of this user, who gets a cookie
-        for place, outcome in zip(selected, outcomes, strict=True):
+        for place, outcome in zip(accepted, outcomes[1:], strict=True):
             if isinstance(outcome, Built):
                 built[place] = outcome
             elif isinstance(outcome, BypassError):
-                bypassed(outcome)
-            elif isinstance(outcome, BaseException):
+                problems.append(outcome)
+            else:
                 raise outcome
+        for problem in problems[not built :]:
+            self._bypassed(problem)
         if not built:
-            raise BypassError(BypassCode.NO_SEARCH)
-        return await self._join(fan_out, built)
+            if problems:
+                raise problems[0]
+            return None
+        if isinstance(outcomes[0], BaseException):
+            raise outcomes[0]
+        late = await self._ask_engine([place for place in accepted if place not in built])
+        return self._join(built, outcomes[0], late)
 
-    async def _join(self, fan_out: FanOut, built: dict[int, Built]) -> Built:
+    async def _accept(
+        self, selected: dict[int, Incoming], accept: Callable[[Incoming], Awaitable[Accepted]]
+    ) -> tuple[dict[int, Accepted], list[BypassError]]:
+        """The selected searches that take part, and why the others do not."""
+        accepted, problems = dict[int, Accepted](), list[BypassError]()
+        for place, one in selected.items():
+            try:
+                accepted[place] = await accept(one)
+            except BypassError as problem:
+                if problem.code == BypassCode.OUTSIDE:
+                    raise  # so are all searches of this user, who gets a cookie
+                problems.append(problem)
+        return accepted, problems
+
+    async def _ask_engine(self, places: list[int]) -> EngineAnswers:
+        """The engine's answers to these searches, in one request."""
+        if not places:
+            return EngineAnswers({}, 0, None)
+        body = b"".join(line + b"\n" + text + b"\n" for line, text in map(self._pairs.__getitem__, places))
+        answer, headers = await self._fan_out.send(
+            EngineRequest(b"POST", self._incoming.target, _without_length(self._incoming), body)
+        )
+        try:
+            data = _decode_raw(answer)
+            responses, took = _decode_list(data["responses"]), msgspec.json.decode(data.get("took", b"0"), type=int)
+            return EngineAnswers(dict(zip(places, responses, strict=True)), took, headers)
+        except (ValueError, KeyError, RecursionError):  # also bytes that are not UTF-8
+            raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD) from None
+
+    def _join(self, built: dict[int, Built], *others: EngineAnswers) -> Built:
         """The answers of the interleaved searches, and those of the engine to the others, in their order."""
         first = next(iter(built.values()))
-        rest = [pair for place, pair in enumerate(self._pairs) if place not in built]
-        headers, took, others = first.headers, 0, list[Raw]()
-        if rest:
-            body = b"".join(line + b"\n" + text + b"\n" for line, text in rest)
-            answer, headers = await fan_out.send(
-                EngineRequest(b"POST", self._incoming.target, _without_length(self._incoming), body)
-            )
-            try:
-                data = _decode_raw(answer)
-                others, took = _decode_list(data["responses"]), msgspec.json.decode(data.get("took", b"0"), type=int)
-            except (ValueError, KeyError, RecursionError):  # also bytes that are not UTF-8
-                raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD) from None
-        if len(others) != len(rest):
-            raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD)
-        left, responses = iter(others), list[Any]()
-        for place in range(len(self._pairs)):
-            responses.append(_with_status(built[place].body) if place in built else next(left))
-        tooks = [msgspec.json.decode(_decode_raw(one.body)["took"], type=int) for one in built.values()]
-        text = _encode({"took": max(took, *tooks), "responses": responses})
-        return Built(text, headers, first.impression, first.result, first.arm)
+        responses: dict[int, Any] = {place: _with_status(one.body) for place, one in built.items()}
+        tooks = [msgspec.json.decode(responses[place]["took"], type=int) for place in built]
+        for some in others:
+            responses |= some.responses
+            tooks.append(some.took)
+        text = _encode({"took": max(tooks), "responses": [responses[place] for place in sorted(responses)]})
+        headers = next((some.headers for some in others if some.headers is not None), first.headers)
+
+        def record() -> None:
+            for one in built.values():
+                one.record()
+
+        return first._replace(body=text, headers=headers, record=record)
 
 
 def _with_status(body: bytes) -> dict[str, Any]:

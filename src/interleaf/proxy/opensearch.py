@@ -17,6 +17,7 @@ from interleaf.proxy.search_requests import (
     EngineRequest,
     Incoming,
     Page,
+    Pairs,
     RankerAnswer,
     ResultPage,
     as_query_id,
@@ -50,6 +51,13 @@ MSEARCH_LINE = {
 }
 MSEARCH_URL = {"typed_keys", "rest_total_hits_as_int", "pretty", "human", "error_trace"}
 CONTROL_ONLY = ("aggs", "aggregations", "suggest")  # what only the control's answer is used for
+# Fields of the body and URL parameters that do not change the order of hits: pages of one search may differ in them.
+NOT_OF_THE_ORDER = {
+    *("from", "size", "aggs", "aggregations", "suggest", "highlight", "ext", "sort", "explain", "profile", "stats"),
+    *("fields", "stored_fields", "docvalue_fields", "script_fields", "version", "seq_no_primary_term"),
+    *("_source", "_source_includes", "_source_excludes", "track_scores", "track_total_hits", "rest_total_hits_as_int"),
+    *("typed_keys", "pretty", "human", "error_trace", "format", "request_cache"),
+}
 NOT_OF_A_RANKER = {b"content-length", b"content-encoding", b"accept-encoding", b"range", b"if-none-match"}
 
 
@@ -69,6 +77,8 @@ _encode = msgspec.json.Encoder().encode
 class OpenSearchSearch:
     """One search: a request to `_search`."""
 
+    defaults_request = None
+
     def __init__(self, incoming: Incoming, section: RequestsSection, link: tuple[str, ...] | None = None) -> None:
         self._incoming, self._link = incoming, link
         content, accept = incoming.header(b"content-type").lower(), incoming.header(b"accept").lower()
@@ -82,8 +92,8 @@ class OpenSearchSearch:
         self._check_fields()
         self._check_sort()
         self.window = self._read_window()
-        kept = {name: value for name, value in self.body.items() if name not in ("from", "aggs", "aggregations", "ext")}
-        pairs = [pair for pair in self._parameters if pair[0] != "from"]
+        kept = {name: value for name, value in self.body.items() if name not in NOT_OF_THE_ORDER}
+        pairs = [pair for pair in self._parameters if pair[0] not in NOT_OF_THE_ORDER]
         self.digest = digest_of(incoming.path, pairs, kept)
         text = find_value(self.body, section.query) if section.query else None
         text = incoming.parameter("q") if text is None else text
@@ -114,6 +124,12 @@ class OpenSearchSearch:
             raise BypassError(BypassCode.NO_HITS)
         return window
 
+    def read_defaults(self, body: bytes) -> Pairs:
+        return []
+
+    def add_defaults(self, defaults: Pairs) -> None:
+        pass
+
     def request_of(self, ranker: RankerSection, size: int, is_control: bool) -> EngineRequest:
         indices = quote(ranker.index, safe=",*+-_.:@<>") if ranker.index else self._indices
         path = f"/{indices}/_search" if indices else "/_search"
@@ -128,6 +144,8 @@ class OpenSearchSearch:
             body = merge_patch(self.body, ranker.patch) | {"from": 0, "size": size}
             if not is_control:
                 body = {name: value for name, value in body.items() if name not in CONTROL_ONLY}
+                if find_value(body, ("ext", "ubi")) is not None:  # the engine would write down one search several times
+                    body = merge_patch(body, {"ext": {"ubi": None}})
                 body["track_total_hits"] = False
         target = path.encode("latin-1") + (b"?" + write_pairs(pairs) if pairs else b"")
         return EngineRequest(b"POST", target, self._headers("json"), _encode(body))

@@ -72,7 +72,7 @@ class OwnPages:
         purpose = incoming.header(b"sec-purpose") + incoming.header(b"purpose")
         if incoming.method == b"GET" and "prefetch" not in purpose:
             self._events.take_click(target.impression, target.rank)
-        return RedirectResponse(target.url, 302, headers=_SAFE)
+        return RedirectResponse(target.url, 302, headers={"Cache-Control": "no-store"})  # shops read the referrer
 
     def _answer_health(self) -> Response:
         counts = self._events.metrics
@@ -84,6 +84,7 @@ class OwnPages:
             "lists": dict(counts.lists),
             "bypassed": dict(counts.bypassed),
             "failures": dict(counts.failures),
+            "latest": dict(counts.latest),
             "events": dict(counts.events),
         }
         return JsonResponse(data, headers=_SAFE)

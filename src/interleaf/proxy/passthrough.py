@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Send
 
 from interleaf.proxy.codes import UpstreamCode, UpstreamError
-from interleaf.proxy.search_requests import Incoming, RawHeaders
+from interleaf.proxy.search_requests import Incoming, RawHeaders, decompress
 from interleaf.proxy.upstream import IDEMPOTENT, SEARCHES, Upstream, drop_hop_by_hop
 from interleaf.server.schemas import RETRY, ApiError, error_response
 
@@ -50,6 +50,11 @@ class BodyReader:
         return b"".join(self._read)
 
     @property
+    def begun(self) -> bytes:
+        """What was read so far."""
+        return b"".join(self._read)
+
+    @property
     def content(self) -> bytes | AsyncIterator[bytes]:
         """The body to send on."""
         return b"".join(self._read) if self._complete.is_set() else self._chunks()
@@ -74,6 +79,30 @@ class BodyReader:
             self._complete.set()
         chunk: bytes = message.get("body", b"")
         return chunk
+
+
+class AnswerCopy:
+    """Sends an answer to the caller, and keeps a copy of its body, unless it is larger than `max_bytes`."""
+
+    def __init__(self, send: Send, max_bytes: int) -> None:
+        self._send, self._max_bytes = send, max_bytes
+        self._coding, self._parts, self._left = "", list[bytes](), max_bytes
+
+    async def __call__(self, message: Message) -> None:
+        """Send a part on."""
+        for name, value in message.get("headers", ()):
+            if name.lower() == b"content-encoding":
+                self._coding = value.decode("latin-1")
+        body: bytes = message.get("body", b"")
+        self._left -= len(body)
+        if self._left >= 0:
+            self._parts.append(body)
+        await self._send(message)
+
+    def read(self) -> bytes:
+        """The whole body without its content coding; empty if it is too large, or cannot be read."""
+        whole = None if self._left < 0 else decompress(b"".join(self._parts), self._coding, self._max_bytes)
+        return whole or b""
 
 
 @dataclass

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Lock
+from time import time_ns
 from typing import Any, NamedTuple, Protocol
 
 from interleaf.errors import InterleafError
@@ -14,6 +15,7 @@ from interleaf.experiment import Experiment, Shown
 from interleaf.experiment.serving import Noted, Request
 from interleaf.log.writer import LogWriter
 from interleaf.proxy.config import ExperimentSection
+from interleaf.server.rate_limits import Bots
 
 MAX_WAITING = 5000  # records that wait for the thread; above it, they are dropped and counted
 log = logging.getLogger("interleaf.proxy")
@@ -101,13 +103,17 @@ class LogRecorder:
             raise InterleafError(f"the folder {section.log} cannot be made: {error.strerror}; give another") from None
         self._writer = LogWriter(section.log, experiment=settings.name)
         self._running, self._thread = Running(settings, 1), RecordingThread(dropped)
+        self._bots = Bots(lambda: time_ns() // 1000)
 
     def running(self) -> Running | None:
         return self._running
 
     def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
-        noted, time = shown.noted, datetime.now(UTC)
+        noted, time, settings = shown.noted, datetime.now(UTC), self._running.settings
         assert isinstance(noted, Noted)
+        rule = self._bots.rule(settings, request.unit, seen.user_agent)
+        if request.page == 1:
+            self._bots.count_impression(settings, request.unit)
 
         def write() -> None:
             shown_list, name = noted.drawn.interleaving(), request.impression
@@ -115,8 +121,8 @@ class LogRecorder:
                 self._writer.next_page(name, shown_list, request.page, time=time, rankings=True)
                 return
             about = {name: noted.about[name] for name in ("unit", "query", "arm", "page", "fallback_reason")}
-            latency = [seen.latency.get(ranker) for ranker in self._running.settings.rankers]
-            self._writer.impression(shown_list, impression=name, time=time, latency=latency, rankings=True, **about)
+            about |= {"latency": [seen.latency.get(ranker) for ranker in settings.rankers], "excluded": rule}
+            self._writer.impression(shown_list, impression=name, time=time, rankings=True, **about)
 
         self._thread.put(write)
 

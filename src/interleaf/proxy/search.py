@@ -13,27 +13,41 @@ from interleaf.errors import InterleafError, listed
 from interleaf.experiment import Experiment, Request, Shown, assign, limits, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted
+from interleaf.experiment.settings import CHOOSE
 from interleaf.log.schema import INTERLEAVED
 from interleaf.proxy.click_links import make_link
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import ProxyConfig
+from interleaf.proxy.engine_defaults import EngineDefaults
 from interleaf.proxy.fan_out import FanOut, FanOutResult
 from interleaf.proxy.recorders import RecordDetails, Recorder, Running
-from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, holds
+from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, ResultPage, holds
 from interleaf.proxy.served_lists import ServedLists
 from interleaf.proxy.tokens import Signer
 
 Parse = Callable[[Incoming], ParsedSearch]
 
 
+class Accepted(NamedTuple):
+    """A search that takes part, and the experiment as it is now."""
+
+    search: ParsedSearch
+    running: Running
+    incoming: Incoming
+
+
 class Built(NamedTuple):
-    """The answer to a search, the headers of the engine's answer, and the impression, if the list is logged."""
+    """The answer to a search, the headers of the engine's answer, and the impression, if the list is logged.
+
+    Call `record` when the caller gets the answer: it writes down the list.
+    """
 
     body: bytes
     headers: Any
     impression: str | None
     result: FanOutResult
     arm: str
+    record: Callable[[], None]
 
 
 @dataclass
@@ -58,11 +72,21 @@ class Searches:
     lists: ServedLists
     signer: Signer
 
-    async def answer(self, incoming: Incoming) -> Built:
-        """The interleaved answer; raises BypassError if the caller gets the engine's own."""
+    def __post_init__(self) -> None:
+        self._defaults = EngineDefaults(self.fan_out)
+
+    async def accept(self, incoming: Incoming) -> Accepted:
+        """Read a search; raises BypassError if it does not take part, so that the caller gets the engine's answer."""
         running = self._find_experiment(incoming)
         search = self.parse(incoming)
         self._check(search, running, incoming)
+        await self._defaults.add(search)
+        self._check(search, running, incoming)
+        return Accepted(search, running, incoming)
+
+    async def answer(self, accepted: Accepted) -> Built:
+        """The interleaved answer; raises BypassError if the caller gets the engine's own."""
+        search, running, incoming = accepted
         requests = self._make_requests(search)
         result = await self.fan_out.ask(search, requests, self.config.control)
         mixed = self._mix(search, running, incoming, result)
@@ -72,9 +96,12 @@ class Searches:
         if impression is not None and self.config.clicks.link is not None:
             page.link_of = partial(make_link, self.signer, impression)
         body = search.build(self.config.control, result.answers, page)
-        if remember():  # only now: the caller gets this list
-            self._send(mixed, running, incoming, result)
-        return Built(body, control.headers, impression, result, mixed.shown.arm)
+
+        def record() -> None:
+            if remember():
+                self._send(mixed, running, incoming, result)
+
+        return Built(body, control.headers, impression, result, mixed.shown.arm, record)
 
     def _find_experiment(self, incoming: Incoming) -> Running:
         """The running experiment of this user."""
@@ -89,7 +116,10 @@ class Searches:
         return running
 
     def _check_rankers(self, settings: Experiment) -> None:
-        """The service and the file must agree on the rankers, and on the control."""
+        """The service and the file must agree on the rankers, and on the control; a list mixes all rankers."""
+        if settings.mode == CHOOSE:
+            detail = f"the mode of the experiment is {CHOOSE!r}, but the proxy always asks all rankers; give another"
+            raise BypassError(FailureCode.CONFIGURATION, detail)
         here, there = sorted(one.name for one in self.config.rankers), sorted(settings.rankers)
         if here != there or settings.control != self.config.control:
             service = f"the service compares {listed(there)} with the control {settings.control!r}"
@@ -118,24 +148,25 @@ class Searches:
 
     def _mix(self, search: ParsedSearch, running: Running, incoming: Incoming, result: FanOutResult) -> Mixed:
         """Compose the list as the clients and the service do: the same user and query get the same list."""
-        depth, window = self.config.requests.depth, search.window
+        depth, window, method = self.config.requests.depth, search.window, running.settings.chosen.method
         found = {name: answer.ids for name, answer in result.answers.items()}
         for name, ids in list(found.items()):
             if len(set(ids)) < len(ids):
                 if name == self.config.control:
                     raise BypassError(FailureCode.REPEATED_DOCUMENT)
-                result.failures[name] = FailureCode.REPEATED_DOCUMENT
+                result.failures[name] = BypassError(FailureCode.REPEATED_DOCUMENT)
                 del found[name], result.answers[name]
+        if not found[self.config.control]:  # its total and facets say that there is nothing: no other hits fit
+            raise BypassError(BypassCode.NO_RESULTS)
         rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
-        aligned = not window.first % window.size and window.first // window.size < limits.MAX_PAGE
-        k, page = (window.size, window.first // window.size + 1) if aligned else (window.first + window.size, 1)
+        served = self.lists.find(_key_of(search, incoming))
+        k, page = _divide(window, None if served is None or method.depends_on_k else served.size)
         request = Request(secrets.token_hex(16), incoming.unit, _clean_query(search.query), rankings, k, page)
         try:
             shown = show(running.settings, running.version, request)
         except InterleafError as problem:
             raise BypassError(FailureCode.CONFIGURATION, str(problem)) from problem
-        if not isinstance(shown.noted, Noted):
-            raise BypassError(BypassCode.NO_RESULTS)
+        assert isinstance(shown.noted, Noted)  # the control found something, and the mode is none that chooses
         whole = [str(document) for document in shown.noted.drawn.documents]
         mixed = _count_mixed(shown.arm, rankings, self.config.control)
         end = window.first + window.size
@@ -149,20 +180,21 @@ class Searches:
     ) -> tuple[str | None, Callable[[], bool]]:
         """The impression that the page belongs to (None: it is not logged), and a function that remembers the list.
 
-        The function says whether there is something to record. A further page belongs to the impression of the first
-        one, if that was shown lately and with the same documents. Else the list so far is an impression of its own.
+        The function says whether there is something to record. A further page, or a longer one, belongs to the
+        impression of the first one, if that was shown lately and with the same documents. Else the list so far is an
+        impression of its own.
         """
         noted, window, request = mixed.shown.noted, search.window, mixed.request
         assert isinstance(noted, Noted)
         documents = [str(document) for document in noted.drawn.documents]
         if window.first >= len(documents):  # only results that belong to no ranker
             return None, lambda: False
-        key = search.digest + (incoming.unit or "").encode()
+        key = _key_of(search, incoming)
         query_keys: list[bytes | str] = [f"query {query_id}"] if query_id else []
         served = self.lists.find(key)
-        if served is not None and served.size == window.size:
+        if served is not None and served.size == request.k:
             is_repeat = self.lists.is_repeat(served, window.first, documents[window.first :])
-            if is_repeat or (request.page > 1 and served.documents == documents[: window.first]):
+            if is_repeat or self.lists.is_continued(served, window.first, documents):
                 request.impression = noted.about["impression"] = served.impression
                 return served.impression, partial(self.lists.extend, query_keys, served, documents)
         if request.page > 1:
@@ -174,7 +206,7 @@ class Searches:
         return request.impression, partial(self.lists.add, [key, request.impression, *query_keys], new)
 
     def _send(self, mixed: Mixed, running: Running, incoming: Incoming, result: FanOutResult) -> None:
-        latency = {name: round(1000 * answer.seconds, 1) for name, answer in result.answers.items()}
+        latency = {name: answer.took for name, answer in result.answers.items()}
         agent = clean_text(incoming.header(b"user-agent"), limits.MAX_USER_AGENT) or None
         self.recorder.record(mixed.shown, mixed.request, running.version, RecordDetails(latency, agent))
 
@@ -184,6 +216,26 @@ class Searches:
         if impression is None:
             return {"experiment": name, "impression": None, "token": None}
         return {"experiment": name, "impression": impression, "token": self.signer.sign("token", impression)}
+
+
+def _key_of(search: ParsedSearch, incoming: Incoming) -> bytes:
+    """What the lists of one search of one user have in common."""
+    return search.digest + (incoming.unit or "").encode()
+
+
+def _divide(window: ResultPage, served_size: int | None) -> tuple[int, int]:
+    """The size and the number of the last page if a part of a list is whole pages; else all results up to its end.
+
+    Pages have the size of the list that was served, because people who want more may ask for a longer page.
+
+    >>> _divide(ResultPage(20, 10), None), _divide(ResultPage(0, 30), 10), _divide(ResultPage(5, 10), 10)
+    ((10, 3), (10, 3), (15, 1))
+    """
+    end = window.first + window.size
+    for size in (served_size, window.size):
+        if size and not window.first % size and not end % size and end // size <= limits.MAX_PAGE:
+            return size, end // size
+    return end, 1
 
 
 def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: str) -> int:
@@ -196,7 +248,7 @@ def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: st
     """
     if arm == INTERLEAVED:
         return len(set().union(*(ids for ids in rankings.values() if ids)))
-    return len(rankings.get(arm) or rankings[control] or next(filter(None, rankings.values()), []))
+    return len(rankings.get(arm) or rankings[control] or ())
 
 
 def _clean_query(text: str) -> str:

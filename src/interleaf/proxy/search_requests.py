@@ -31,7 +31,6 @@ class Incoming:
     path: str
     query: bytes
     headers: RawHeaders  # without hop-by-hop ones; names are in lower case
-    raw: bytes = b""
     unit: str | None = None
     plain: bytes = field(init=False, default=b"")  # the body without its content coding
 
@@ -80,7 +79,6 @@ class RankerAnswer:
     data: Any
     took: float  # milliseconds, as the engine says
     headers: RawHeaders = ()
-    seconds: float = 0.0
 
 
 @dataclass
@@ -108,6 +106,16 @@ class ParsedSearch(Protocol):
     body: Any  # the JSON body; None if the engine's searches have none
     digest: bytes  # the same for all pages of one search
     query: str  # the text that was typed, else a digest of the search
+
+    @property
+    def defaults_request(self) -> EngineRequest | None:
+        """Asks for the parameters that the engine adds to the caller's; None if it adds none."""
+
+    def read_defaults(self, body: bytes) -> Pairs:
+        """The parameters that the engine adds, from its answer to `defaults_request`."""
+
+    def add_defaults(self, defaults: Pairs) -> None:
+        """Read the search again with the parameters that the engine adds."""
 
     def request_of(self, ranker: RankerSection, size: int, is_control: bool) -> EngineRequest:
         """The request of a ranker for its first results."""

@@ -59,3 +59,8 @@ class ServedLists:
         """Whether a page was shown a moment ago, with the same documents."""
         shown = served.documents[first : first + len(documents)]
         return shown == documents and self._clock() - served.at < REPEAT_SECONDS
+
+    def is_continued(self, served: ServedList, first: int, documents: list[str]) -> bool:
+        """Whether these documents are the list so far, and a page that begins in it or behind it."""
+        known = len(served.documents)
+        return first <= known < len(documents) and documents[:known] == served.documents

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interleaf.client.clients import Client
-from interleaf.client.fallback import RUNNING
+from interleaf.client.fallback import RUNNING, EventCounts
 from interleaf.errors import InterleafError
 from interleaf.experiment import Request, Shown
 from interleaf.proxy.config import ExperimentSection
@@ -27,7 +27,7 @@ class ServiceRecorder:
         self._name = section.name
         self._client = Client(
             section.service,
-            _read_key(section.key_file),
+            read_key(section.key_file),
             spool=section.spool,
             refresh=REFRESH_SECONDS,
             timeout=TIMEOUT_SECONDS,
@@ -56,7 +56,7 @@ class ServiceRecorder:
 
     def record_event(self, event: Mapping[str, Any]) -> None:
         timed = {"time": datetime.now(UTC).isoformat()} | dict(event)
-        self._thread.put(lambda: self._client.events([timed]))
+        self._thread.put(lambda: self._report(timed))
 
     def status(self) -> dict[str, Any]:
         known = self._client.known(self._name)
@@ -73,8 +73,13 @@ class ServiceRecorder:
         if not self._client.deliver(self._name, body):
             raise InterleafError("the spool is full")
 
+    def _report(self, event: Mapping[str, Any]) -> None:
+        if self._client.events([event]) == EventCounts():
+            raise InterleafError("the spool is full")
 
-def _read_key(path: Path | None) -> str | None:
+
+def read_key(path: Path | None) -> str | None:
+    """The key in a file."""
     if path is None:
         return None
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import RankerSection, RequestsSection
@@ -18,6 +20,7 @@ from interleaf.proxy.search_requests import (
     EngineRequest,
     Incoming,
     Page,
+    Pairs,
     RankerAnswer,
     ResultPage,
     as_query_id,
@@ -43,11 +46,29 @@ BYPASS_FLAGS = {
     "json": BypassCode.NOT_UNDERSTOOD,
     "stream.body": BypassCode.NOT_UNDERSTOOD,
 }
+BY_SCORE = re.compile(r"(score\s+desc(\s*,.*)?)?", re.DOTALL).fullmatch  # other keys order documents of the same score
+ASK_FOR_DEFAULTS = [("echoParams", "all"), ("omitHeader", "false")]
 # What only the control's answer is used for, and what switches it off for the other rankers.
-CONTROL_ONLY = {"facet": ["false"], "stats": ["false"], "spellcheck": ["false"], "json.facet": []}
+CONTROL_ONLY = {"facet": ["false"], "stats": ["false"], "spellcheck": ["false"], "ubi": ["false"], "json.facet": []}
+# Parameters that do not change the order of documents, with all that begin with their names and a dot: pages of one
+# search may differ in them. Some belong to a field, such as `f.brand.facet.limit`; `_` is a random number of browsers.
+NOT_OF_THE_ORDER = re.compile(
+    r"(f\..+\.)?(facet|hl|stats|spellcheck|mlt|terms|debug)(\..*)?|json\.(facet|nl)|"
+    "start|rows|fl|wt|indent|version|omitHeader|echoParams|debugQuery|explainOther|query_id|ubi|_"
+).fullmatch
 _decode_raw = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_documents = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class _EchoHeader(Struct):
+    params: dict[str, Any]
+
+
+class _Echo(Struct):
+    """What an answer with `echoParams=all` says of the parameters."""
+
+    header: _EchoHeader = field(name="responseHeader")
 
 
 class SolrSearch:
@@ -62,26 +83,52 @@ class SolrSearch:
             if incoming.header(b"content-type").partition(";")[0].strip().lower() != FORM:
                 raise BypassError(BypassCode.NOT_UNDERSTOOD)  # Solr's JSON requests
             self._parameters += read_pairs(incoming.plain)
+        self.digest = digest_of(incoming.path, [pair for pair in self._parameters if not NOT_OF_THE_ORDER(pair[0])])
+        self.add_defaults([])
+
+    @property
+    def defaults_request(self) -> EngineRequest:
+        """A request without a query, so it finds nothing; the answer has the parameters that the handler adds."""
+        kept = [pair for pair in self._parameters if pair[0] in ("useParams", "wt")]
+        target = self._incoming.path.encode("latin-1") + b"?" + write_pairs([*kept, *ASK_FOR_DEFAULTS])
+        headers = [pair for pair in self._incoming.headers if pair[0] not in (*NOT_OF_A_RANKER, b"content-type")]
+        return EngineRequest(b"GET", target, headers, b"")
+
+    def read_defaults(self, body: bytes) -> Pairs:
+        try:
+            values = msgspec.json.decode(body, type=_Echo).header.params
+        except (ValueError, RecursionError):  # also bytes that are not UTF-8
+            raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD) from None
+        asked = dict(ASK_FOR_DEFAULTS)
+        if values.get("echoParams") != asked["echoParams"]:  # Solr is set to say less
+            raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD)
+        pairs = [
+            (name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])
+        ]
+        return [(name, str(one)) for name, one in pairs if name not in asked]
+
+    def add_defaults(self, defaults: Pairs) -> None:
+        own = {name for name, _ in self._parameters}
+        self._effective = self._parameters + [(name, one) for name, one in defaults if name not in own or name == "fq"]
+        self._fields = [
+            one for name, value in self._effective if name == "fl" for one in value.replace(",", " ").split()
+        ]
         self._check_parameters()
         first, rows = self._first("start") or "0", self._first("rows") or DEFAULT_ROWS
         self.window = ResultPage(read_whole(first), read_whole(rows))
         if not self.window.size:
             raise BypassError(BypassCode.NO_HITS)
-        self._fields = [
-            one for name, value in self._parameters if name == "fl" for one in value.replace(",", " ").split()
-        ]
-        self._adds_id = bool(self._fields) and not {self._id, "*"} & set(self._fields)
-        self.digest = digest_of(incoming.path, [pair for pair in self._parameters if pair[0] not in ("start", "wt")])
+        self._adds_id = bool(self._fields) and not any(fnmatchcase(self._id, one) for one in self._fields)
         self.query = self._first("q") or self.digest.hex()
 
     def _first(self, name: str) -> str | None:
         """The first value of a parameter, as Solr reads it."""
-        return next((value for key, value in self._parameters if key == name), None)
+        return next((value for key, value in self._effective if key == name), None)
 
     def _check_parameters(self) -> None:
         if (self._first("wt") or "json").lower() != "json":
             raise BypassError(BypassCode.NOT_JSON)
-        for name, value in self._parameters:
+        for name, value in self._effective:
             code = BYPASS_FLAGS.get(name)
             if code is not None and is_true(value):
                 raise BypassError(code)
@@ -89,10 +136,12 @@ class SolrSearch:
                 raise BypassError(BypassCode.NOT_UNDERSTOOD)
             if name == "fq" and "{!collapse" in value:
                 raise BypassError(BypassCode.COLLAPSE)
-            if name == "sort" and value.strip().lower() not in ("", "score desc"):
+            if name == "sort" and not BY_SCORE(value.strip().lower()):
                 raise BypassError(BypassCode.SORT)
-            if name == "fl" and ("[explain" in value or ":" in value):
-                raise BypassError(BypassCode.EXPLAIN if "[explain" in value else BypassCode.NOT_UNDERSTOOD)
+            if name == "fl" and "[explain" in value:
+                raise BypassError(BypassCode.EXPLAIN)
+        if any(one.startswith(f"{self._id}:") for one in self._fields):  # another field under the name of the id
+            raise BypassError(BypassCode.NOT_UNDERSTOOD)
 
     def request_of(self, ranker: RankerSection, size: int, is_control: bool) -> EngineRequest:
         values: dict[str, Any] = {} if is_control else dict(CONTROL_ONLY)
@@ -172,9 +221,11 @@ class SolrSearch:
         header["QTime"] = max(one.took for one in answers)
         if "params" in header:
             echoed: dict[str, Any] = {**_decode_raw(header["params"])}
+            echoes_all = msgspec.json.decode(echoed.get("echoParams", b"null")) == "all"
             for name in ("start", "rows", "wt", "fl"):
                 echoed.pop(name, None)
-                values = [value for key, value in self._parameters if key == name]
+                pairs = self._effective if echoes_all else self._parameters
+                values = [value for key, value in pairs if key == name]
                 if values:
                     echoed[name] = values[0] if len(values) == 1 else values
             header["params"] = echoed

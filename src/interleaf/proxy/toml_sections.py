@@ -72,15 +72,20 @@ class ConfigProblems:
         self.errors.append(ConfigError(f"{place}: {section}{'.' * bool(key)}{key}{problem}"))
 
     def read(self, kind: type[Section], section: str, data: Any, others: Iterable[str] = ()) -> Section | None:
-        """A section as a record; None if it has problems. Keys in `others` are read elsewhere."""
+        """A section as a record; None if a value is missing or wrong. Keys in `others` are read elsewhere."""
         if not isinstance(data, Mapping):
             self.add(section, "", f" is {data!r:.100}: give a table, [{section}]")
             return None
         settings: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
-        known, before = [*settings, *others], len(self.errors)
+        known = [*settings, *others]
         for name in data:
             if name not in known:
                 self.add(section, name, f": there is no such key; there are {listed(known)}{did_you_mean(name, known)}")
+        before, values = len(self.errors), self.check_values(section, data, settings)
+        return kind(**values) if len(self.errors) == before else None
+
+    def check_values(self, section: str, data: Mapping[str, Any], settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
+        """The checked values of the keys that the section has; what is wrong or missing is noted."""
         values = dict[str, Any]()
         for name, setting in settings.items():
             meaning = setting.metadata["meaning"]
@@ -91,4 +96,4 @@ class ConfigProblems:
                     self.add(section, name, f" is {data[name]!r:.100}: {remedy} ({meaning})")
             elif setting.default_factory is MISSING:
                 self.add(section, name, f" is missing: {meaning}")
-        return kind(**values) if len(self.errors) == before else None
+        return values

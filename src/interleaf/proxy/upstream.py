@@ -50,7 +50,8 @@ def drop_hop_by_hop(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers if name.lower() not in dropped]
 
 
-def _make_context(ca_file: str | None) -> ssl.SSLContext:
+def make_context(ca_file: str | None) -> ssl.SSLContext:
+    """How the engine's certificate is checked: by the certificates in a file, else by those of the system."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
@@ -110,7 +111,7 @@ class Upstream:
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._netloc = parts.netloc.rpartition("@")[2].encode("idna" if not parts.netloc.isascii() else "ascii")
         self._prefix = parts.path.rstrip("/").encode()
-        self._context = _make_context(settings.ca_file) if parts.scheme == "https" else None
+        self._context = make_context(settings.ca_file) if parts.scheme == "https" else None
         self._idle: list[tuple[UpstreamConnection, float]] = []
         self._places = asyncio.Semaphore(settings.max_connections)
 

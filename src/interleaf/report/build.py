@@ -126,9 +126,7 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise DataError(f"values are added up by unit; leave out cluster={UNIT_AND_QUERY!r}")
     for problem in find_problems(settings.guardrails or {}):
         raise DataError(problem)
-    if settings.margin is not None and not 0 < settings.margin < math.inf:
-        remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
-        raise DataError(f"the margin is {settings.margin!r}; {remedy}")
+    _check_margin(tally, settings.margin)
     if settings.cluster not in POPULATIONS:
         raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, POPULATIONS)}")
     if settings.correction == MAX_T and settings.cluster == UNIT_AND_QUERY:
@@ -152,6 +150,16 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
     if settings.planned_units is not None and settings.planned_units < 1:
         planned = settings.planned_units
         raise DataError(f"planned_units is {planned!r}; give a whole number from 1 up, or None without a plan")
+
+
+def _check_margin(tally: Tally, margin: float | None) -> None:
+    about = tally.about
+    if margin is not None and not 0 < margin < math.inf:
+        remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
+        raise DataError(f"the margin is {margin!r}; {remedy}")
+    if margin is not None and margin >= 1 and about.method and not about.linear:
+        problem = f"by the scheme {about.scheme!r} a preference is at most 1, so all rankers would be alike"
+        raise DataError(f"the margin is {margin!r}; {problem}; give a number below 1, such as {MARGIN:g}")
 
 
 def _totals(tally: Tally) -> Totals:

@@ -19,7 +19,7 @@ import numpy as np
 from interleaf.kernels.arrays import Array
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.metrics.guardrail_metrics import ABANDONMENT, LATENCY, REFORMULATION, harm_sign, kind_of
-from interleaf.report.arms import NO_SESSIONS, ratio
+from interleaf.report.arms import ratio
 from interleaf.report.format import signed, span
 from interleaf.report.model import Guardrail, GuardrailCode, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings, interval_of
@@ -32,6 +32,7 @@ NO_BASE = "there is neither a holdout nor an arm with the control's own lists to
 NO_ARM = "there is no other arm to compare with {}"
 NO_LATENCY = "no latency is logged for the lists of {}"
 NO_EVENTS = "no search of these arms has an event of this kind"
+NOT_JOINED = "the tally does not join searches to sessions; give the guardrail when you tally the log"
 NOT_TALLIED = "the tally does not count this kind of event; give the guardrail when you tally the log"
 
 
@@ -122,7 +123,7 @@ def _why_unknown(metric: str, sums: dict[str, tuple[Array, Array]]) -> str:
     """Why the arms have no data for a metric; empty if they have."""
     if kind_of(metric) is not None and not any(numerator.any() for numerator, _ in sums.values()):
         return NO_EVENTS
-    reasons = {LATENCY: NO_LATENCY, REFORMULATION: NO_SESSIONS}
+    reasons = {LATENCY: NO_LATENCY, REFORMULATION: NOT_JOINED}
     missing = [name for name, (_, counts) in sums.items() if not counts.any()]
     return reasons.get(metric, "no search of {}").format(missing[0]) if missing else ""
 
@@ -144,8 +145,7 @@ def add_broken(verdict: Verdict, guardrails: Sequence[Guardrail], control: str |
         return verdict
     codes = [VerdictCode.GUARDRAIL.value, *(code for code in verdict.codes if code != VerdictCode.UNDECIDED)]
     step = verdict.next_step if verdict.winner is not None and verdict.winner == control else _find_cause(guardrails)
-    metrics = dict.fromkeys(one.metric for one in guardrails if one.code == GuardrailCode.BROKEN)
-    parts = [f"A guardrail is broken ({', '.join(metrics)}).", verdict.sentence]
+    parts = [_name_broken(guardrails), verdict.sentence]
     if not verdict.trusted:  # a failed check comes first
         codes.remove(VerdictCode.BROKEN.value)
         codes.insert(0, VerdictCode.BROKEN.value)
@@ -159,6 +159,26 @@ def add_broken(verdict: Verdict, guardrails: Sequence[Guardrail], control: str |
         next_step=step,
         broken_guardrails=broken,
     )
+
+
+def _name_broken(guardrails: Sequence[Guardrail]) -> str:
+    metrics = dict.fromkeys(one.metric for one in guardrails if one.code == GuardrailCode.BROKEN)
+    return f"A guardrail is broken ({', '.join(metrics)})."
+
+
+def sentence_of_preference(verdict: Verdict, guardrails: Sequence[Guardrail]) -> str:
+    """The sentence of a trusted verdict without the one about broken guardrails."""
+    return verdict.sentence.removeprefix(f"{_name_broken(guardrails)} ")
+
+
+def code_of_preference(verdict: Verdict) -> str:
+    """The code of a verdict as it would be without guardrails.
+
+    >>> code_of_preference(Verdict("", None, True, code="guardrail", codes=("guardrail", "no_worse")))
+    'no_worse'
+    """
+    codes = [code for code in verdict.codes or (verdict.code,) if code != VerdictCode.GUARDRAIL]
+    return codes[0] if codes else VerdictCode.UNDECIDED.value
 
 
 def _find_cause(guardrails: Sequence[Guardrail]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_DECIDED, STOP_GUARDRAIL
 from interleaf.report.format import several
+from interleaf.report.guardrails import sentence_of_preference
 from interleaf.report.model import FAILED, GuardrailCode, ReportData, VerdictCode
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, Service, log
@@ -32,6 +33,7 @@ AT_ONCE = 4  # webhooks that a worker sends at once
 MAX_REST = 5.0  # seconds between the looks at two experiments
 MAX_NAMED = 5  # broken guardrails in a note
 LOOKS = 10  # experiments that a worker claims at a time
+NO_VERDICT = {"verdict": VerdictCode.UNDECIDED.value, "codes": [VerdictCode.UNDECIDED.value], "winner": None}
 _DECISIONS = {VerdictCode.PREFERRED.value, VerdictCode.WORSE.value}
 Result = TypeVar("Result")
 
@@ -46,12 +48,28 @@ def _broken(report: ReportData) -> list[str]:
     return sorted(f"{one.metric} of {one.arm}" for one in report.guardrails if one.code == GuardrailCode.BROKEN)
 
 
+def _describe(report: ReportData) -> dict[str, Any]:
+    """The verdict as it is noted: its code, all codes that apply, and the winner."""
+    verdict = report.verdict
+    return {"verdict": verdict.code, "codes": list(verdict.codes or (verdict.code,)), "winner": verdict.winner}
+
+
+def _say_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What changed in a verdict: its code, or else the other codes, or else the winner."""
+    if before["verdict"] != now["verdict"]:
+        return f"from {before['verdict']} to {now['verdict']}"
+    if before["codes"] != now["codes"]:
+        return f"from {', '.join(before['codes'])} to {', '.join(now['codes'])}"
+    first, second = (one["winner"] or "no winner" for one in (before, now))
+    return f"{now['verdict']}, from {first} to {second}"
+
+
 def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Change]:
     """The changes since what was last noted, but of each kind at most one per hour."""
-    verdict, failed = report.verdict, _failed(report)
-    before = watched.values.get(VERDICT, VerdictCode.UNDECIDED.value)
+    verdict, described, failed = report.verdict, _describe(report), _failed(report)
+    before = watched.values.get(VERDICT, NO_VERDICT)
     seen = [
-        Change(VERDICT, verdict.code, f"from {before} to {verdict.code}: {verdict.sentence}"),
+        Change(VERDICT, described, f"{_say_change(before, described)}: {verdict.sentence}"),
         Change(
             HEALTH,
             sorted(failed),
@@ -75,9 +93,10 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     verdict, units = report.verdict, report.totals.units
     codes = verdict.codes if verdict.trusted else ()
     budget, failed = settings.max_units, ", ".join(_failed(report).values())
+    sentence = sentence_of_preference(verdict, report.guardrails)
     reasons = {
-        STOP_DECIDED: verdict.sentence if _DECISIONS & {*codes} or _is_chosen(report) else "",
-        STOP_ALIKE: verdict.sentence if VerdictCode.ALIKE.value in codes else "",
+        STOP_DECIDED: sentence if _DECISIONS & {*codes} or _is_chosen(report) else "",
+        STOP_ALIKE: sentence if VerdictCode.ALIKE.value in codes else "",
         STOP_BROKEN: f"these health checks failed: {failed}" if failed else "",
         STOP_GUARDRAIL: several(verdict.broken_guardrails, MAX_NAMED),
         STOP_BUDGET: f"{units:,} units took part" if budget is not None and units >= budget else "",
@@ -177,8 +196,9 @@ class Automation:
         if not changes and not stop:
             return None
         facts = {
-            "verdict": report.verdict.code,
-            "previous": watched.values.get(VERDICT, VerdictCode.UNDECIDED.value),
+            **_describe(report),
+            "leader": None if report.choice is None else report.choice.leader,
+            "previous": watched.values.get(VERDICT, NO_VERDICT)["verdict"],
             "sentence": report.verdict.sentence,
             "failed": sorted(_failed(report)),
             "broken_guardrails": _broken(report),

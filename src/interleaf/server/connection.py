@@ -91,6 +91,9 @@ class Connection(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             return self._without_upgrade() + data[upgrade.args[0] :]
+        except httptools.HttpParserInvalidURLError:
+            problem = "the URL has a byte that no URL may have; write it with a percent sign, such as %C3%A9 for é"
+            raise ApiError(400, "malformed", problem) from None
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, ApiError):  # raised below
                 raise error.__context__ from None

@@ -93,7 +93,7 @@ async def _find_group(
         raise ExperimentError("unit", None, remedy)
     if now is None:
         return None
-    given = [ranker for ranker, ranking in request.rankings.items() if ranking]
+    given = [ranker for ranker, ranking in request.rankings.items() if ranking is not None]
     found = await service.choosing.find_group(settings, version, request.unit, now, given)
     return None if found is None else found[1]
 
@@ -113,7 +113,7 @@ async def _next_page(service: Service, stored: Stored, data: schemas.InterleaveR
     name = data.impression
     row = await asyncio.to_thread(service.store.row, name) if name is not None else None
     if name is None or row is None or row["experiment"] != stored.settings.name:
-        if not any(request.rankings.values()):
+        if all(ranking is None for ranking in request.rankings.values()):
             message = "no first page has this impression id; give the id of the first page, or the rankings"
             raise ApiError(404, "unknown", message, "impression")
         control = unmixed_page(stored.settings, request)  # the unit is outside the experiment, so nothing was stored

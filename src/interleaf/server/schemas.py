@@ -88,6 +88,8 @@ class Caption(Struct, forbid_unknown_fields=True):
 class InterleaveRequest(Struct, forbid_unknown_fields=True):
     """Rankings for one query of one unit; null stands for a ranking that failed or came too late.
 
+    An empty ranking is an answer: the ranker found nothing. A list of which no ranker found a document is empty, and it
+    is logged.
     A list shows one document of each group, such as variants of a product.
     A client that composed a list during an outage sends it later, with its `time` and the `version` at that time.
     """
@@ -119,8 +121,8 @@ class ChooseRequest(Struct, forbid_unknown_fields=True):
 class ChooseResponse(Struct):
     """The rankers to run for this user now, whose rankings the next request for a list needs.
 
-    `epoch`: until when they stay the same; null if the experiment does not choose among many rankers, or if there is
-    no plan: then only the control is run.
+    `epoch`: the number of the epoch, at whose end they may change; null if the experiment does not choose among many
+    rankers, or if there is no plan: then only the control is run.
     """
 
     rankers: list[str]

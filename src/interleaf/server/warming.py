@@ -148,7 +148,7 @@ def _rows(method: str) -> list[dict[str, Any]]:
     rows = []
     for name, composed in (("compared", method), (HOLDOUT, str(unchanged("one")))):
         shown = interleave(rankings, composed, key=name)
-        arm = HOLDOUT if name == HOLDOUT else arm_of(shown.method, shown.rankers, shown.teams)
+        arm = HOLDOUT if name == HOLDOUT else arm_of(shown.method, shown.rankers, shown.teams, shown.key)
         about = {"experiment": "warming", "version": 1, "impression": name, "unit": name, "arm": arm}
         more = {"time": _TIME, "events": [click], "attributes": {"device": "phone"}}
         rows.append(shown.to_dict() | about | more)

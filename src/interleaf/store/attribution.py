@@ -9,12 +9,14 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import EVERY, MOST_SHOWN, SAME
 from interleaf.store.codec import EncodedRow, decode_row
 from interleaf.store.database import Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.records import MAX_AHEAD, MAX_EARLY, Event, EventFate
+from interleaf.store.units import find_ids, is_sought
 
 MAX_MATCHES = 100  # impressions that get an event if all do; no person sees a document more often
 
@@ -195,13 +197,7 @@ class Matching:
     def _latest(self, events: Sequence[Event], folded: bool, most: int) -> _Showings:
         """The latest impressions of the events' units; limited, because a crawler may have very many."""
         units = {event.unit for event in events if event.unit is not None}
-        which = "folded = 1" if folded else "folded = 0 AND sought = 1"  # the conditions of the two indexes
-        ids = self._transaction.column(
-            f"SELECT i.id FROM unnest(?::text[]) AS each (value) JOIN impressions i ON i.unit = each.value AND {which} "
-            "AND i.number >= COALESCE((SELECT last.number FROM impressions last WHERE last.unit = each.value "
-            f"AND {which} ORDER BY last.number DESC LIMIT 1 OFFSET ?), 0)",
-            *(list(units), most - 1),
-        )
+        ids = find_ids(self._transaction, list(units), folded, most)
         showings: _Showings = {}
         for one in self._showings(ids):
             if one.folded == folded:
@@ -222,11 +218,18 @@ class Matching:
 
     def ways(self, names: Collection[str]) -> Ways:
         """The attribution setting of each version of these experiments."""
+        return {place: settings.attribution for place, settings in self._settings_of(names).items()}
+
+    def sought(self, names: Collection[str]) -> dict[tuple[str, int], int]:
+        """Whether impressions of each version of these experiments are found by their unit."""
+        return {place: int(is_sought(settings)) for place, settings in self._settings_of(names).items()}
+
+    def _settings_of(self, names: Collection[str]) -> dict[tuple[str, int], Experiment]:
         if not names:
             return {}
         statement = "SELECT experiment, version, settings FROM versions WHERE experiment = ANY(?)"
         rows = self._transaction.rows(statement, list(names))
-        return {(name, version): parse_settings(settings).attribution for name, version, settings in rows}
+        return {(name, version): parse_settings(settings) for name, version, settings in rows}
 
 
 def _in_scope(event: Event, showing: Showing | None) -> Showing | None:

@@ -229,7 +229,7 @@ class ExperimentStore(OutboxStore):
             states = transaction.column("SELECT state FROM watched WHERE experiment = ?", name)
             state = json.loads(states[0]) if states else {}
             values = state["values"] if state.get("version") == running.version else {}
-            facts = {"verdict": values.get(VERDICT)}
+            facts = values.get(VERDICT, {"verdict": None})
         self._enqueue(transaction, running, STOP, 0, now, {**facts, "reason": reason, "by": who})
         return _record(transaction, name, running.version, "stopped", now, who, reason, state=STOPPED, stopped=now)
 

@@ -20,13 +20,14 @@ from interleaf.execution.collector import TallyCollector
 from interleaf.execution.task import Task, find_repeats, process_batch
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, CHOOSE, RELABELLED
-from interleaf.metrics.guardrail_metrics import guarded_kinds
+from interleaf.metrics.guardrail_metrics import guarded_kinds, joined_gap
 from interleaf.report.rule import ReportSettings
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.sql_tables import OPEN_NAMES
 from interleaf.store.time_check import StoreTime
+from interleaf.store.units import read_earlier
 from interleaf.tally import Fact, Tally, tally_file
 from interleaf.tally.slices import MAX_SEGMENTS
 from interleaf.tally.units import Sample
@@ -42,7 +43,8 @@ def task_of(settings: Experiment, version: int, metric: str) -> Task:
     weights = {kind: weight for kind, weight in settings.metrics[metric].items() if weight}
     guarded = guarded_kinds(settings.guardrails)
     counting = Counting(weights, values=settings.counts_values(metric), guarded=guarded)
-    scoring = Scoring(settings.scheme_of(metric), counting=counting)
+    joined = joined_gap(settings.guardrails) if metric == settings.primary else None
+    scoring = Scoring(settings.scheme_of(metric), counting=counting, joined=joined)
     return Task(scoring, settings.by, experiment=settings.name, version=version)
 
 
@@ -80,17 +82,17 @@ class FoldedSums:
         self._is_split = True
         self.impressions = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add impressions."""
+    def add(self, batch: pa.RecordBatch, earlier: pa.RecordBatch | None = None) -> None:
+        """Add impressions; `earlier` are others of their units, which only say whether a search continues a session."""
         self.impressions += batch.num_rows
         find_repeats(batch, self._sample)
         try:
-            book = self._tally_batch(batch, self._task)
+            book = self._tally_batch(batch, earlier, self._task)
         except DataError:
             if not self._task.by:
                 raise
             self._is_split = False
-            book = self._tally_batch(batch, replace(self._task, by=()))
+            book = self._tally_batch(batch, earlier, replace(self._task, by=()))
         self._take(book)
 
     def merge(self, other: FoldedSums) -> None:
@@ -141,10 +143,14 @@ class FoldedSums:
             sums._book.take(tally_file.from_bytes(rest[start:end], Tally, "kept sums"))
         return sums
 
-    def _tally_batch(self, batch: pa.RecordBatch, task: Task) -> TallyCollector:
+    def _tally_batch(self, batch: pa.RecordBatch, earlier: pa.RecordBatch | None, task: Task) -> TallyCollector:
         book = TallyCollector(task)
         for worked in process_batch(batch, task):
             book.add(worked)
+        if task.scoring.gap is not None:
+            for worked in process_batch(earlier, task) if earlier is not None else ():
+                book.add_earlier(worked)
+            book.count_sessions()
         return book
 
     def _take(self, book: TallyCollector) -> None:
@@ -169,6 +175,7 @@ _CLOSED = (
     "AND i.folded = 0 AND i.closes <= ?)"
 )
 Place = tuple[str, int, str]
+Batches = tuple[pa.RecordBatch, pa.RecordBatch | None]
 
 
 def closed_versions(transaction: Transaction, time: StoreTime) -> list[tuple[Experiment, int, int]]:
@@ -200,9 +207,9 @@ class Folding:
             )
             if not rows:
                 return 0
-            batch = batch_with_events(transaction, rows, settings, version)
+            batches = _with_earlier(transaction, rows, settings, version)
             for metric in settings.metrics:
-                sums = _try_add(FoldedSums(task_of(settings, version, metric)), batch)
+                sums = _try_add(FoldedSums(task_of(settings, version, metric)), *batches)
                 if sums is not None:
                     self._keep(transaction, settings, version, metric, sums)
             transaction.change("UPDATE impressions SET folded = 1 WHERE id = ANY(?)", [row[0] for row in rows])
@@ -214,8 +221,8 @@ class Folding:
             totals: dict[str, FoldedSums | None] = {
                 metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics
             }
-            for batch in self._open(transaction, settings, version):
-                totals = {metric: total and _try_add(total, batch) for metric, total in totals.items()}
+            for batches in self._open(transaction, settings, version):
+                totals = {metric: total and _try_add(total, *batches) for metric, total in totals.items()}
         tallies = {metric: total.close() for metric, total in totals.items() if total is not None}
         return {metric: tally for metric, tally in tallies.items() if tally is not None}
 
@@ -273,8 +280,8 @@ class Folding:
             total.merge(FoldedSums.of_bytes(data, task_of(settings, version, metric)))
         return total
 
-    def _open(self, transaction: Transaction, settings: Experiment, version: int) -> Iterator[pa.RecordBatch]:
-        """Impressions that are not folded, page by page: there may be millions."""
+    def _open(self, transaction: Transaction, settings: Experiment, version: int) -> Iterator[Batches]:
+        """Impressions that are not folded, page by page: there may be millions. Each page has the searches before."""
         closes, number = -(2**63), -1
         while rows := transaction.rows(
             f"SELECT {COLUMNS}, closes, number FROM impressions WHERE experiment = ? AND version = ? AND folded = 0 "
@@ -282,16 +289,23 @@ class Folding:
             *(settings.name, version, closes, number, PAGE),
         ):
             closes, number = rows[-1][-2:]
-            yield batch_with_events(transaction, [row[:-2] for row in rows], settings, version)
+            yield _with_earlier(transaction, [row[:-2] for row in rows], settings, version)
 
 
-def _try_add(sums: FoldedSums, batch: pa.RecordBatch) -> FoldedSums | None:
+def _try_add(sums: FoldedSums, batch: pa.RecordBatch, earlier: pa.RecordBatch | None) -> FoldedSums | None:
     """The sums with a batch added; None if the method cannot score this metric at all."""
     try:
-        sums.add(batch)
+        sums.add(batch, earlier)
     except (MethodError, SchemeError):
         return None
     return sums
+
+
+def _with_earlier(transaction: Transaction, rows: Sequence[Row], settings: Experiment, version: int) -> Batches:
+    """A record batch of rows, and one of the searches before them if searches are joined to sessions."""
+    earlier = read_earlier(transaction, rows, settings, version)
+    batch = batch_with_events(transaction, rows, settings, version)
+    return batch, batch_with_events(transaction, earlier, settings, version) if earlier else None
 
 
 def batch_with_events(

@@ -11,7 +11,6 @@ import pyarrow as pa
 from interleaf.environment import require
 from interleaf.errors import DataError, InterleafError
 from interleaf.experiment import Experiment
-from interleaf.experiment.settings import SAME
 from interleaf.store.attribution import Matching
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS
 from interleaf.store.database import Database, is_kept
@@ -67,7 +66,7 @@ class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
             return writing.impressions(rows), writing.events(events)
 
     def _versions(self, used: set[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """For these versions, and maybe others, whether events that name only their unit are matched.
+        """For these versions, and maybe others, whether impressions are found by their unit.
 
         Settings of a version that is not a draft never change, so they are cached.
         """
@@ -75,11 +74,11 @@ class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
         if not used <= sought.keys():
             with self._database.reading() as transaction:
                 names = list({name for name, _ in used})
-                ways = Matching(transaction).ways(names)
+                found = Matching(transaction).sought(names)
                 statement = "SELECT name FROM experiments WHERE state = ? AND name = ANY(?)"
                 drafts = transaction.column(statement, DRAFT, names)
             cached = self._sought if len(self._sought) < MAX_VERSIONS else {}
-            sought = cached | {place: int(way != SAME) for place, way in ways.items()}
+            sought = cached | found
             self._sought = {place: way for place, way in sought.items() if place[0] not in drafts}
         for name, version in used - sought.keys():
             raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")

@@ -9,7 +9,7 @@ from interleaf.errors import DataError
 from interleaf.store.database import Database, SqlTable, Transaction
 from interleaf.store.experiments import index_experiments
 
-# `sought` is 1 if events that name only their unit may match the impression.
+# `sought` is 1 if the impression is found by its unit: for events that name only their unit, or to join searches.
 IMPRESSIONS = SqlTable(
     "impressions",
     "id text, experiment text, version integer, unit text, time bigint, until bigint, closes bigint, sought integer, "
@@ -194,6 +194,8 @@ STEPS: tuple[str | Callable[[Transaction], None], ...] = (
         PRIMARY KEY (experiment, version, epoch)
     )
     """,
+    # Before this step, the code of a verdict was noted; from here on also its other codes and the winner.
+    "UPDATE watched SET state = '{{}}'",
 )
 
 

@@ -25,7 +25,7 @@ POSITIONS = 20  # slots further down are not tested
 
 class ArmSums(NamedTuple):
     """`measures[bucket, measure]`, with fractions in units of 2^-24; `delays[first or last, bin]`: seconds to clicks;
-    `sessions[bucket]`: sessions, and queries followed by another query of the session; 0 if sessions are not joined.
+    `sessions[bucket]`: sessions, and queries followed by another query of the session; 0 if none are joined.
     `guards[bucket]`: queries with an empty list, those with a known latency, and the sum of these latencies in units of
     2^-24 ms; then the queries with an event of each guarded kind.
     """

@@ -27,7 +27,8 @@ class About:
     `composed` is the method of the interleaved lists, or `one_list` ('' if there are none). `method` is the method that
     scored them, '' if nothing was scored. `events` is empty if there is no comparison.
     `examination` is the given examination of the ranks from the top, empty if it is estimated. `values`: events count
-    by their values. `guarded` are the kinds of events that guardrails can watch.
+    by their values. `guarded` are the kinds of events that guardrails can watch. `joined`: impressions less than this
+    many seconds apart are joined to sessions of arms, but not scored together.
     """
 
     experiment: str
@@ -42,6 +43,7 @@ class About:
     examination: tuple[float, ...] = ()
     values: bool = False
     guarded: tuple[str, ...] = ()
+    joined: float | None = None
 
     @property
     def is_comparison(self) -> bool:

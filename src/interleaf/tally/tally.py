@@ -241,7 +241,7 @@ def as_if(tally: Tally, about: About) -> Tally:
     """Convert a tally without scores, such as of a holdout, so that it can be added to one with scores."""
     own = tally.about
     combined = replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
-    combined = replace(combined, guarded=own.guarded)
+    combined = replace(combined, guarded=own.guarded, joined=own.joined)
     total = type(tally).empty(combined)
     hashes, rows = tally.units.unordered
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)

@@ -150,6 +150,52 @@ def test_tables_without_an_impression_are_an_error() -> None:
         totals(as_table([row | {"impression": None} for row in in_shape(ROWS, "JSON")]), as_table(EVENTS))
 
 
+def refusal(impressions: Any, **options: Any) -> str:
+    with pytest.raises(DataError) as refused:
+        totals(impressions, as_table(EVENTS), **options)
+    return str(refused.value)
+
+
+def test_the_error_says_why_no_impression_can_be_used(tmp_path: Path) -> None:
+    rows = in_shape(ROWS, "owners by name")
+    named = [{name: value for name, value in row.items() if name != "rankers"} for row in rows]
+    said = refusal(as_table(named), rankers=["x", "y", "z"])
+    assert said.startswith("no impression can be used:\n  - unknown_owner (a document whose owner is no ranker of")
+    assert "): 10, such as impression 'i-0' with owner 'A', and rankers 'x', 'y', 'z'; correct the owner" in said
+    numbers = {None: None, "A": 1, "B": 2}
+    from_1 = [row | {"ranker": [numbers[owner] for owner in row["ranker"]]} for row in named]
+    said = refusal(as_table(from_1), rankers=["old", "new"])
+    assert (
+        "with owner '2', and rankers 'old', 'new'; correct the owner or --rankers; numbers of rankers start at 0"
+        in said
+    )
+    results = in_shape(ROWS, RESULTS)
+    said = refusal(as_table([row | {"position": 2 * row["position"]} for row in results]))
+    assert "gaps_in_list (results of a list with gaps in their positions): 10, such as impression 'i-0'" in said
+    assert "with positions 2, 4, 6, 8; log every shown result once" in said
+    texts = [row | {"documents": "a|b|c"} for row in in_shape(ROWS, "JSON")]
+    (tmp_path / "i.jsonl").write_text(as_lines([*texts[1:], texts[0] | {"time": "soon"}]) + "{\n")
+    said = refusal(tmp_path / "i.jsonl")
+    assert "wrong_value:documents (wrong 'documents'): 9, such as " in said
+    assert 'row 1: documents is \'a|b|c\'; write a JSON list of ids, such as ["d4", "d1"], or one row for' in said
+    assert "time is 'soon'; write timestamps, ISO 8601, or numbers since 1970" in said
+    assert "not_json (line is not JSON): 1, such as " in said
+    assert "; give JSON lines, one record per line" in said
+
+
+def test_equal_events_without_an_id_count_once() -> None:
+    impressions = as_table(in_shape(ROWS, "JSON"))
+    paid = [event | {"value": 5.0} for event in EVENTS]
+    found = totals(impressions, as_table([*paid, *paid, paid[0] | {"value": 6.0}]))
+    assert found.events == {"counted": len(EVENTS) + 1, "repeated": len(EVENTS)}
+    report, once = (
+        analyze(impressions=impressions, events=as_table(events), values=True) for events in ([*paid, *paid], paid)
+    )
+    assert report.comparisons == once.comparisons
+    named = [event | {"event_id": f"e-{number}"} for number, event in enumerate([*paid, *paid])]
+    assert totals(impressions, as_table(named)).events == {"counted": 2 * len(EVENTS)}
+
+
 def test_an_event_of_a_page_is_on_the_whole_list() -> None:
     first, rest = ROWS[1], ROWS[2:]
     page = first | {"page": 1, "documents": first["documents"][:2], "teams": first["teams"][:2]}
@@ -167,7 +213,8 @@ def test_an_event_of_a_page_is_on_the_whole_list() -> None:
 
 
 def test_a_few_events_at_position_0_are_no_start() -> None:
-    events = [{"request_id": "i-1", "ts": EVENTS[1]["ts"], "position": 1}] * 200
+    seconds = map(timedelta, [0] * 200, range(200))
+    events = [{"request_id": "i-1", "ts": EVENTS[1]["ts"] + second, "position": 1} for second in seconds]
     tables = as_table(in_shape(ROWS, "JSON")), as_table([*events, events[0] | {"position": 0}])
     with pytest.raises(DataError, match="1 of 201 events are at position 0"):
         totals(*tables)

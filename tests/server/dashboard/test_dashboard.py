@@ -107,6 +107,17 @@ def test_what_is_wrong_comes_back_at_its_field_with_what_was_typed(visitor: Visi
     assert visitor.service.store.experiment("ab").settings.by == ("device", "country")
 
 
+def test_the_form_of_a_choice_says_what_its_own_settings_need(visitor: Visitor) -> None:
+    form = visitor.open("/experiments/new").text
+    assert form.index('id="rankers"') < form.index('id="mode"') < form.index("</details>")  # in the group that is open
+    typed = {"name": "best", "rankers": "a, b, c", "epoch_minutes": "1440", "mode": "compare"}
+    refused = visitor.send("/experiments/new", "/experiments/new", **typed)
+    assert refused.status_code == 422
+    assert 'id="epoch_minutes-error">This is for the purpose (mode) &#39;choose&#39;' in refused.text
+    assert visitor.send("/experiments/new", "/experiments/new", **typed | {"mode": "choose"}).status_code == 200
+    assert visitor.service.store.experiment("best").settings.mode == "choose"
+
+
 def test_a_name_that_is_taken_is_refused_at_its_field(visitor: Visitor) -> None:
     visitor.service.make()
     answer = visitor.send("/experiments/new", "/experiments/new", name="shoes", rankers="one\ntwo")
@@ -327,6 +338,34 @@ def test_bars_are_on_one_scale_and_never_leave_it() -> None:
     assert one.bar.point == round(100 * (1 + 0.1 / reach), 1)
     assert other.bar.interval == (round(100 * (1 - 0.3 / reach), 1), round(100 * (1 - 0.1 / reach), 1))
     assert (one.preferred, other.preferred) == ("neither", "second")
+
+
+def test_values_have_a_scale_of_their_own_and_say_what_the_cap_cuts_off() -> None:
+    settings = Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": BOTH, "values": ["purchase"]})
+    score = Comparison("new", "old", 0.15, interval=(0.05, 0.25))
+    value = Comparison("new", "old", 6.8, interval=(0.4, 13.2))
+    scores = replace(EXAMPLES["healthy"], comparisons=(score,))
+    values = replace(EXAMPLES["healthy"], comparisons=(value,), value_cap=100.0, value_cut=0.16)
+    reports: Any = {"click": scores, "purchase": scores, "value of purchase": values}
+    click, _, revenue = scorecard(settings, reports).rows
+    assert scorecard(settings, {"click": reports["click"]}).rows[0].bar == click.bar
+    assert click.bar is not None
+    assert revenue.bar is not None
+    assert click.bar.interval == (round(100 * (1 + 0.05 / 0.25), 1), WIDTH)
+    assert revenue.bar.interval == (round(100 * (1 + 0.4 / 13.2), 1), WIDTH)
+    assert (click.note, revenue.note) == (
+        "the verdict is based on this",
+        "up to 100 a unit, which cuts off 16.0% of all value",
+    )
+
+
+def test_the_page_says_that_the_intervals_of_other_metrics_are_adjusted(visitor: Visitor) -> None:
+    visitor.service.make(events=BOTH)
+    traffic(visitor.service, 20)
+    assert "The intervals of the 2 other metrics are adjusted" in visitor.open("/experiments/shoes").text
+    visitor.service.make(name="boots")
+    traffic(visitor.service, 20, name="boots")
+    assert "are adjusted" not in visitor.open("/experiments/boots").text
 
 
 @pytest.mark.parametrize("mode", ["aa", "aa_relabelled", "known_loser"])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment
+from interleaf.report.choice_result import ChoiceResult
 from interleaf.report.model import Comparison, Totals, Verdict
 from interleaf.report.report import Report
 from interleaf.server.dashboard.downloads import csv_of
@@ -40,7 +41,9 @@ def looked(
     planned: int | None = 2000,
     state: str = "running",
     code: str = "undecided",
+    codes: tuple[str, ...] = (),
     seen: int | None = None,
+    choice: ChoiceResult | None = None,
     **pair: Any,
 ) -> Outlook:
     """The outlook of an experiment with so many units after so many hours, `seen` of them with an event."""
@@ -49,8 +52,17 @@ def looked(
         Report(**vars(EXAMPLES["healthy"])),
         totals=Totals(units, units, units, True, SINCE, until),
         planned_units=planned,
-        verdict=Verdict("", "candidate" if code == "preferred" else None, True, code=code),
+        verdict=Verdict(
+            "",
+            "candidate" if code == "preferred" else None,
+            code != "broken",
+            code=code,
+            codes=codes,
+            next_step="Do something.",
+            broken_guardrails=("latency",) if code == "guardrail" else (),
+        ),
         margin=0.01,
+        choice=choice,
         look=None,
         comparisons=(Comparison("production", "candidate", units=seen, **pair),),
         rankers=("production", "candidate"),
@@ -72,6 +84,30 @@ def test_a_winner_of_the_first_day_is_early() -> None:
     assert looked(24, 500, code="preferred").early == looked(1, 500).early == ""
 
 
+def test_the_page_says_what_to_do_next_unless_it_advises_something_else() -> None:
+    step = "Do something."
+    assert looked(48, 500).step == looked(48, 500, code="preferred", state="stopped").step == step
+    assert looked(48, 500, state="stopped").step == looked(48, 500, state="decided", code="preferred").step == ""
+    for decided in (True, False):  # the leader may be no better than others by the margin, so nobody is the winner
+        choice = ChoiceResult("production", decided, 9, 1, (), ())
+        assert looked(48, 500, state="stopped", choice=choice).step == (step if decided else "")
+    assert looked(12, 500, code="preferred").step == ""  # the warning says to wait
+    assert looked(240, 2000).step == ""  # other advice is there
+    for code in ("guardrail", "broken"):
+        assert looked(12, 2000, code=code).step == looked(12, 500, code=code, state="stopped").step == step
+
+
+def test_the_verdict_has_what_to_do_next(service: Live) -> None:
+    service.make()
+    traffic(service, 20)
+    service.clock.now += 120 * MINUTE
+    page = Visitor(service).open("/experiments/shoes").text
+    step = service.report().json()["reports"]["click"]["verdict"]["next_step"]
+    assert step
+    verdict = page[page.index('id="verdict"') : page.index('id="actions"')]
+    assert f'<p class="note" id="next"><b>What to do next.</b> {step}</p>' in verdict
+
+
 def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
     keep, further = looked(240, 2000, estimate=0.02, interval=(-0.02, 0.06)).advice
     assert "If a difference from -0.020 to +0.060 would not matter" in keep
@@ -80,6 +116,8 @@ def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
     assert looked(240, 1999, estimate=0.02, interval=(-0.02, 0.06)).advice == ()
     for code in ("preferred", "alike", "no_worse"):
         assert looked(240, 2000, code=code, estimate=0.02, interval=(0.01, 0.03)).advice == ()
+    for codes, lines in ((("guardrail",), 2), (("guardrail", "disagree"), 2), (("guardrail", "preferred"), 0)):
+        assert len(looked(240, 2000, code="guardrail", codes=codes).advice) == lines
     assert len(looked(240, 2000).advice) == 2  # without an estimate, too
 
 
@@ -94,6 +132,11 @@ def test_an_undecided_pair_has_a_date_of_decision_with_an_interval() -> None:
     assert "or never" in clear(estimate=0.001, error=0.045).decision
     undecided = (clear(error=0.045, state="stopped"), clear(error=0.045, code="preferred"), clear(error=None))
     assert [one.decision for one in undecided] == ["", "", ""]
+    assert (
+        clear(error=0.045, code="guardrail", codes=("guardrail",)).decision == said
+    )  # guardrails change no preference
+    assert clear(error=0.045, code="guardrail", codes=("guardrail", "no_worse")).decision == said
+    assert clear(error=0.045, code="guardrail", codes=("guardrail", "alike")).decision == ""
     assert looked(0.5, 1000, None, seen=1000, estimate=0.1, error=0.045).decision == ""  # no rate yet
 
 

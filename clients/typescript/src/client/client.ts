@@ -52,6 +52,7 @@ type Needed<T> = { [P in keyof T as {} extends T[P] ? never : P]: T[P] } & {
 type CallParts<C extends keyof Calls> = Needed<Present<Omit<Calls[C], "gives">>> & { timeoutMs?: number };
 
 /** Fields whose values come from visitors or from documents. If the service refuses one, the control is shown. */
+const WARN_AGAIN_MS = 60_000;
 const FROM_VISITORS = [
   ...["unit", "query", "session", "k", "page", "attributes", "captions", "characters", "impression", "user_agent"],
 ];
@@ -71,6 +72,7 @@ export class Client {
   readonly #delivery: Delivery;
   readonly #timeoutMs: number;
   readonly #log: (message: string) => void;
+  readonly #warned = new Map<string, number>(); // when refusals were logged last
   #isClosed = false;
   #hasWorked = false;
 
@@ -233,7 +235,7 @@ export class Client {
     } else if (isOutOfScope(reply)) {
       this.#delivery.noteOutOfScope(`experiment ${show(experiment)} shows the control`, error);
     } else if (reply.status === 404) {
-      this.#log(`experiment ${show(experiment)}: ${error.message}`);
+      this.#warn(`experiment ${show(experiment)}: ${error.message}`);
     } else {
       throw error;
     }
@@ -245,8 +247,16 @@ export class Client {
       await this.#delivery.learn(experiment);
     } catch (error) {
       if (!(error instanceof AwayError)) throw error;
-      this.#log(`the control of experiment ${show(experiment)} is not known yet: the first ranking is shown`);
+      this.#warn(`the control of experiment ${show(experiment)} is not known yet: the first ranking is shown`);
     }
+  }
+
+  /** Logs why a request was refused, once a minute for each message: searches are many. */
+  #warn(message: string): void {
+    const now = performance.now();
+    if (now < (this.#warned.get(message) ?? -Infinity) + WARN_AGAIN_MS) return;
+    this.#warned.set(message, now);
+    this.#log(message);
   }
 
   /** Sends events. Spools them if time is over, or if earlier records, perhaps their impressions, are spooled. */

@@ -7,7 +7,7 @@ import { newId } from "../randomness.js";
 import { byName, collapse, textId, type Document, type Fixed, type Groups, type Ranking } from "../rankings.js";
 import { whole, type Visitors } from "./visitors.js";
 
-/** Rankings by ranker; null stands for a ranking that failed or came too late. */
+/** Rankings by ranker; null stands for a ranking that failed or came too late, [] for one that found nothing. */
 export type ClientRankings = ReadonlyMap<string, Ranking | null> | Readonly<Record<string, Ranking | null>>;
 
 /** What is known of a search besides its rankings. */

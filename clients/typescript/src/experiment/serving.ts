@@ -11,7 +11,11 @@ import { AA, LOSER, RELABELLED, type ListSettings } from "./settings.js";
 export type TextRankings = ReadonlyMap<string, readonly string[] | null>;
 type Complete = Map<string, readonly string[]>;
 
-/** A request for a list; null stands for a ranking that failed or came too late. */
+/** A request for a list.
+ *
+ * null stands for a ranking that failed or came too late, as does one that is left out. An empty ranking is an answer:
+ * the ranker found nothing.
+ */
 export interface ListRequest {
   impression: string;
   unit: string | null;
@@ -36,7 +40,7 @@ export interface Shown {
 export function showList(settings: ListSettings, version: number, request: ListRequest): Shown {
   const unit = request.unit ?? request.impression;
   const available = completeRankings(settings, request);
-  const shownRanker = findShownRanker(settings, available);
+  const shownRanker = findShownRanker(settings, request, available);
   const size = request.k ?? settings.k;
   const length = countFreeRanks(size * request.page, request.fixed);
   const arm = assign(settings, unit);
@@ -44,9 +48,9 @@ export function showList(settings: ListSettings, version: number, request: ListR
     return { documents: unmixedPage(settings, request), arm, isLogged: false };
   }
   const needed = settings.mode === AA || settings.mode === LOSER ? [settings.control] : settings.rankers;
-  const isComplete = needed.every((ranker) => available.get(ranker)!.length);
+  const isComplete = needed.every((ranker) => canMix(settings, request, available, ranker));
   if (!isComplete || arm !== INTERLEAVED) {
-    checkRankings(available, "the control", [1, null]);
+    if (!areEmpty(available)) checkRankings(available, "the control", [1, null]);
     const list = available.get(shownRanker)!.slice(0, length);
     const documents = onePage(list, request.fixed, size, request.page);
     return { documents, arm: isComplete ? arm : FALLBACK, isLogged: true };
@@ -54,18 +58,24 @@ export function showList(settings: ListSettings, version: number, request: ListR
   if (settings.chosen === null) return { documents: unmixedPage(settings, request), arm: FALLBACK, isLogged: false };
   const rankings = asMode(settings, available, version, unit, size);
   const query = settings.chosen.method.isDrawnByUnit ? "" : (request.query ?? "");
-  const list = draw(rankings, settings.chosen, length, [settings.name, version, unit, query]);
+  const key = keyOf([settings.name, version, unit, query]);
+  const list = areEmpty(rankings) ? { documents: [], teams: [] } : draw(rankings, settings.chosen, length, key);
   return {
     documents: onePage(list.documents as string[], request.fixed, size, request.page),
-    arm: settings.chosen.text === ONE_LIST && list.teams.length ? list.rankers[list.teams[0]!]! : arm,
+    arm: settings.chosen.text === ONE_LIST ? findOwner([...rankings.keys()], list.teams, key) : arm,
     isLogged: true,
   };
 }
 
-/** The requested page of the control's list, or of the first available one. */
+/** The ranker of a list of one ranker. An empty list has no owner; its ranker is drawn again from the key. */
+function findOwner(rankers: readonly string[], teams: readonly number[], key: string): string {
+  return rankers[teams[0] ?? new Keyed(key).pick(rankers.length)]!;
+}
+
+/** The requested page of the control's list, or of another one if the control failed. */
 export function unmixedPage(settings: ListSettings, request: ListRequest): string[] {
   const available = completeRankings(settings, request);
-  const shownRanker = findShownRanker(settings, available);
+  const shownRanker = findShownRanker(settings, request, available);
   const ranking = shownRanker === undefined ? [] : available.get(shownRanker)!;
   return onePage(ranking, request.fixed, request.k ?? settings.k, request.page);
 }
@@ -80,7 +90,7 @@ export function onePage(
   return insertFixed(documents.slice(0, size * page), fixed).slice(size * (page - 1), size * page);
 }
 
-/** A ranking for each ranker, without fixed documents; empty if it is missing. */
+/** A ranking for each ranker, without fixed documents; also empty if it is missing. */
 function completeRankings(settings: ListSettings, request: ListRequest): Complete {
   for (const ranker of request.rankings.keys()) {
     if (!settings.rankers.includes(ranker)) {
@@ -96,9 +106,28 @@ function completeRankings(settings: ListSettings, request: ListRequest): Complet
   return request.fixed.size ? removeDocuments(rankings, request.fixed.values()) : rankings;
 }
 
-/** The ranker whose list is shown if nothing can be mixed: the control, or the first one with a ranking. */
-function findShownRanker(settings: ListSettings, available: Complete): string | undefined {
-  return [settings.control, ...settings.rankers].find((ranker) => available.get(ranker)?.length);
+function areEmpty(rankings: Complete): boolean {
+  return [...rankings.values()].every((ranking) => !ranking.length);
+}
+
+/** Whether the ranker answered, even if it found nothing. */
+function hasAnswered(request: ListRequest, ranker: string): boolean {
+  return (request.rankings.get(ranker) ?? null) !== null;
+}
+
+/** Whether the ranker answered; with documents, if one empty ranking would make the mixed list empty. */
+function canMix(settings: ListSettings, request: ListRequest, available: Complete, ranker: string): boolean {
+  const stopsEarly = settings.chosen?.parameters.fill === "stop";
+  return hasAnswered(request, ranker) && (!stopsEarly || available.get(ranker)!.length > 0);
+}
+
+/** The ranker whose list is shown if nothing is mixed: the control if it answered, else the first one that found
+ * something, else the first one that answered.
+ */
+function findShownRanker(settings: ListSettings, request: ListRequest, available: Complete): string | undefined {
+  const answered = settings.rankers.filter((ranker) => hasAnswered(request, ranker));
+  if (answered.includes(settings.control)) return settings.control;
+  return answered.find((ranker) => available.get(ranker)!.length) ?? answered[0];
 }
 
 /** The rankings to mix: those available, or, in a check of the set-up, copies or reversals of the control's. */

@@ -26,8 +26,18 @@ export interface PageApi {
 
 const LINK = "a[href], area[href], [role=link]";
 
-/** Starts to watch a page. `service` is the URL of the service's events, `endpoint` one of your own server. */
+declare global {
+  interface Window {
+    interleaf?: PageApi;
+  }
+}
+
+/** Starts to watch a page. `service` is the URL of the service's events, `endpoint` one of your own server.
+ *
+ * Further calls change nothing and return the same object, so that clicks are reported once.
+ */
 export function start(service: string, endpoint?: string): PageApi {
+  if (window.interleaf?.watch) return window.interleaf; // without `watch`, it is an element of this name
   const lists = new Lists(service, endpoint || undefined);
   const dwell = new Dwell();
 
@@ -54,7 +64,7 @@ export function start(service: string, endpoint?: string): PageApi {
   for (const name of ["popstate", "hashchange"]) addEventListener(name, () => dwell.navigated(false));
   followHistory((isReplaced) => dwell.navigated(isReplaced));
 
-  return {
+  return (window.interleaf = {
     watch: (element, watched) => lists.watch(element, watched),
     report(element, event) {
       const found = lists.find(pathTo(element));
@@ -62,7 +72,7 @@ export function start(service: string, endpoint?: string): PageApi {
     },
     returned: () => dwell.returned(),
     visitor,
-  };
+  });
 }
 
 /** Tells of routes that the page sets by itself, which no event announces. */

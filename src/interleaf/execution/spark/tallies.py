@@ -70,12 +70,13 @@ def session() -> SparkSession:
 
 def by_unit(about: About, task: Task, number: int, batches: Iterator[pa.RecordBatch], earlier: Seen) -> Iterator[Item]:
     """The rows of a part that belong to a tally, in parts that share no unit, with the number of the part."""
-    session_rows = SessionRows(sorted(about.rankers))
+    session_rows = SessionRows(sorted(about.rankers) if task.scoring.sessions is not None else ())
     group = about.experiment, about.version, frozenset(about.rankers)
     for batch in batches:
         for processed in process_batch(batch, task, find_repeats(batch, earlier)):
-            if processed.part is not None and tally_key(processed.part.decoded.design).group == group:
-                session_rows.add(processed.part)
+            part = processed.part
+            if part is not None and tally_key(part.decoded.design, part.epochs is not None).group == group:
+                session_rows.add(part)
     for place, (names, rows) in enumerate(session_rows.parts()):
         if len(rows):
             yield place, (number, names, rows)
@@ -85,12 +86,13 @@ def tally_sessions(
     about: About, arms: Sequence[str], timeout: float, number: int, parts: list[tuple[int, list[str], Array]]
 ) -> Iterator[Item]:
     """Tally the sessions of some units; their rows are in the order of the log."""
-    session_rows, tally = SessionRows(sorted(about.rankers)), Tally.empty(about)
+    session_rows = SessionRows(sorted(about.rankers) if about.sessions is not None else ())
+    tally = Tally.empty(about)
     for name in arms:
         tally.number_of(name)
     for _, names, rows in sorted(parts, key=lambda part: part[0]):
         session_rows.take(names, rows)
-    session_rows.count(tally, timeout)
+    session_rows.count([tally], timeout)
     yield number, tally
 
 
@@ -115,7 +117,7 @@ def tally_log(source: Any, task: Task, parts: int = 0) -> Tally:
     collector.dropped += rows.pages.dropped + rows.counts.dropped
     collector.events += rows.pages.events + rows.counts.events
     tally: Tally = collector.finish()
-    if task.scoring.sessions is not None:
+    if task.scoring.gap is not None:
         _add_sessions(rows, task, tally)
     return tally
 
@@ -169,7 +171,7 @@ def _items(rows: Files | Frame, task: Task, make: Make) -> RDD[Packed]:
 def _add_sessions(rows: Files | Frame, task: Task, total: Tally) -> None:
     """Add sessions to the tally of a log. Rows are shuffled by unit, and the driver gets only sums."""
     rows_by_unit = _items(rows, task, partial(by_unit, total.about)).partitionBy(rows.bins)
-    count = partial(tally_sessions, total.about, list(total.arms), task.scoring.sessions or 0.0)
+    count = partial(tally_sessions, total.about, list(total.arms), task.scoring.gap or 0.0)
     sessions = sum_items(map_values(rows_by_unit, count), absorb)
     if sessions is not None:
         absorb(total, sessions)

@@ -6,6 +6,7 @@ cell_values.py      cells of any type, converted to the types of a log
 list_rows.py        the rows of the impressions, one for each list or one for each result
 event_rows.py       the rows of the events
 owners.py           the rankers, and which of them owns each shown document
+remedies.py         what to do about rows that cannot be used
 table_join.py       events joined to their impressions, partition by partition
 convert.py          `import_tables`: both tables to a log
 """

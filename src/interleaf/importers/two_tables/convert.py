@@ -30,6 +30,7 @@ from interleaf.importers.two_tables.column_names import (
 from interleaf.importers.two_tables.event_rows import SCHEMA, EventRows, check_place
 from interleaf.importers.two_tables.list_rows import RESULTS, ImpressionRows, find_shape
 from interleaf.importers.two_tables.owners import OwnerEvidence
+from interleaf.importers.two_tables.remedies import explain_drops
 from interleaf.importers.two_tables.row_checks import RowChecks
 from interleaf.importers.two_tables.sources import TableSource, open_table
 from interleaf.importers.two_tables.table_join import TableJoiner
@@ -168,5 +169,5 @@ def _joined(shuffle: ShuffleFile, joiner: TableJoiner, counts: ReadCounts) -> It
         if batch.num_rows:
             yield batch
     if not impressions:
-        examples = "; ".join(counts.examples.values())
-        raise DataError(f"no impression can be used ({examples or 'the table is empty'})")
+        reasons = explain_drops(counts) or ["the table is empty"]
+        raise DataError("\n  - ".join(["no impression can be used:", *reasons]))

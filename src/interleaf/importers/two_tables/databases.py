@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from interleaf.environment import require
-from interleaf.errors import DataError
+from interleaf.errors import DataError, hide_passwords
 
 DUCKDB, POSTGRES = ("duckdb",), ("postgresql", "postgres")
 _QUERY = re.compile(r"[?&]query=", re.IGNORECASE)
@@ -131,8 +131,8 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-# What a message of a driver may quote of an address or of the SQL: passwords in URLs and in settings.
-_SECRET = re.compile(r"(?<=//)[^\s]*@|\b(password|pwd|secret|token)\b\s*['\"]?\s*[=:]?\s*\S+", re.IGNORECASE)
+# Settings with passwords that a driver may quote from the SQL.
+_SECRET = re.compile(r"\b(password|pwd|secret|token)\b\s*['\"]?\s*[=:]?\s*\S+", re.IGNORECASE)
 
 
 @contextmanager
@@ -161,4 +161,4 @@ def describe(problem: Exception) -> str:
     >>> describe(ValueError("cannot open postgresql://ann:hunter2@host/shop\nLINE 1: ..."))
     'cannot open postgresql://***host/shop'
     """
-    return _SECRET.sub("***", str(problem).strip().partition("\n")[0])
+    return _SECRET.sub("***", hide_passwords(str(problem).strip().partition("\n")[0]))

@@ -97,6 +97,16 @@ class OwnerEvidence:
         return pa.ListArray.from_arrays(offsets, pa.array(np.maximum(numbers, NOBODY), pa.int8())), unknown
 
 
+def find_unknown(owners: Sequence[str | None], rankers: Sequence[str]) -> str:
+    """The first owner of a list that is none of its rankers.
+
+    >>> find_unknown([None, "old", "ads"], ["old", "new"])
+    'ads'
+    """
+    names = [owner for owner in owners if owner is not None]
+    return names[_numbers(names, rankers).index(UNKNOWN)]
+
+
 def _numbers(owners: Sequence[str], rankers: Sequence[str]) -> list[int]:
     """The number of each owner; owners may be the numbers of the rankers themselves.
 

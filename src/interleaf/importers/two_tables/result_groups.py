@@ -12,6 +12,8 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import DropReason
 from interleaf.log.event_join import ReadCounts
 
+EXAMPLES = 12  # positions of a list that an example shows
+
 
 def group_results(rows: pa.RecordBatch, first_rank: int, counts: ReadCounts) -> pa.RecordBatch:
     """One row for each impression, in the order of their first rows, with `documents` and `owners`.
@@ -39,8 +41,12 @@ def group_results(rows: pa.RecordBatch, first_rank: int, counts: ReadCounts) -> 
     is_twice[1:] = (group[1:] == group[:-1]) & (rank[1:] == rank[:-1])
     twice = np.bincount(group[is_twice], minlength=len(ids)) > 0
     gaps = np.bincount(group[(rank != place + first_rank) | ~has_document], minlength=len(ids)) > 0
-    _count(counts, DropReason.TWO_AT_POSITION, twice, ids)
-    _count(counts, DropReason.GAPS_IN_LIST, gaps & ~twice, ids)
+    for reason, marks in ((DropReason.TWO_AT_POSITION, twice), (DropReason.GAPS_IN_LIST, gaps & ~twice)):
+        if marks.any():
+            one = int(np.flatnonzero(marks)[0])
+            positions = ", ".join(map(str, rank[group == one][:EXAMPLES].tolist()))
+            counts.dropped[reason] += int(marks.sum())
+            counts.examples.setdefault(reason, f"impression {ids[one].as_py()!r} with positions {positions}")
     documents, owners = (rows.column(name).take(pa.array(kept)) for name in ("document", "owner"))
     columns |= {"impression": ids, "documents": lists_of(sizes, documents), "owners": lists_of(sizes, owners)}
     return pa.RecordBatch.from_pydict(columns).filter(pa.array(~(twice | gaps)))
@@ -59,9 +65,3 @@ def _order_of(rows: pa.RecordBatch, group: Array) -> tuple[Array, Array]:
     is_copy = np.zeros(len(order), np.bool_)
     is_copy[order[1:][is_same]] = True
     return order, is_copy
-
-
-def _count(counts: ReadCounts, reason: DropReason, marks: Array, ids: pa.Array) -> None:
-    if marks.any():
-        counts.dropped[reason] += int(marks.sum())
-        counts.examples.setdefault(reason, f"impression {ids[int(np.flatnonzero(marks)[0])].as_py()!r}")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from interleaf.errors import DataError
 from interleaf.importers.partition import ShownPlaces, lists_of
 from interleaf.importers.two_tables.list_rows import RESULTS
-from interleaf.importers.two_tables.owners import OwnerEvidence
+from interleaf.importers.two_tables.owners import OwnerEvidence, find_unknown
 from interleaf.importers.two_tables.result_groups import group_results
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
@@ -43,8 +43,14 @@ class TableJoiner:
         rankers = self.evidence.rankers(lists)
         teams, unknown = self.evidence.teams(lists.column("owners"), rankers)
         undesigned = np.asarray(rankers.is_null()) & ~unknown
-        for reason, marks in ((DropReason.UNKNOWN_OWNER, unknown), (DropReason.NO_DESIGN, undesigned)):
-            self._count(reason, marks, lists)
+        if unknown.any():
+            one = int(np.flatnonzero(unknown)[0])
+            names = rankers[one].as_py() or []
+            owner = find_unknown(lists.column("owners")[one].as_py(), names)
+            among = f"owner {owner!r}, and rankers {', '.join(map(repr, names))}"
+            self._count(DropReason.UNKNOWN_OWNER, unknown, lists, f" with {among}")
+        if undesigned.any():
+            self._count(DropReason.NO_DESIGN, undesigned, lists)
         columns = dict(zip(lists.schema.names, lists.columns, strict=True)) | {"rankers": rankers, "teams": teams}
         usable = ~(unknown | undesigned)
         if not usable.all():
@@ -54,11 +60,10 @@ class TableJoiner:
         arrays = [self._column(column, columns.get(column.name), size) for column in schema.COLUMNS]
         return pa.RecordBatch.from_arrays(arrays, schema=schema.SCHEMA)
 
-    def _count(self, reason: DropReason, marks: Array, lists: pa.RecordBatch) -> None:
-        if marks.any():
-            self.counts.dropped[reason] += int(marks.sum())
-            example = lists.column("impression")[int(np.flatnonzero(marks)[0])].as_py()
-            self.counts.examples.setdefault(reason, f"impression {example!r}")
+    def _count(self, reason: DropReason, marks: Array, lists: pa.RecordBatch, detail: str = "") -> None:
+        self.counts.dropped[reason] += int(marks.sum())
+        example = lists.column("impression")[int(np.flatnonzero(marks)[0])].as_py()
+        self.counts.examples.setdefault(reason, f"impression {example!r}{detail}")
 
     def _column(self, column: schema.Column, values: pa.Array | None, size: int) -> pa.Array:
         """A column of the log, with the default in place of nulls."""
@@ -77,6 +82,9 @@ class TableJoiner:
         self.counts.events[EventStatus.NOT_ON_LIST] += int(((row >= 0) & (rank < 1)).sum())
         some = np.flatnonzero((row >= 0) & (rank >= 1))
         some = some[_order_of(events, row, rank, some)]
+        is_copy = _find_copies(events, row, rank, some)
+        self.counts.events[EventStatus.REPEATED] += int(is_copy.sum())
+        some = some[~is_copy]
         columns = dict(zip(events.schema.names, events.columns, strict=True)) | {"rank": pa.array(rank, pa.int32())}
         arrays = [columns[column.name].take(pa.array(some)) for column in schema.EVENT]
         inner = pa.StructArray.from_arrays(arrays, fields=[column.field for column in schema.EVENT])
@@ -115,6 +123,23 @@ def _rows_of(lists: dict[str, pa.Array], impressions: pa.Array) -> Array:
     order = np.lexsort((np.arange(len(codes)), -page, codes))
     best = order[np.searchsorted(codes[order], np.arange(len(encoded.dictionary)))]
     return np.where(code < 0, -1, best[code])
+
+
+def _find_copies(events: pa.RecordBatch, row: Array, rank: Array, some: Array) -> Array:
+    """Which of the sorted events equal another one and have no id. The reader of the log merges those with an id."""
+    places = np.flatnonzero(np.asarray(events.column("event").is_null())[some])
+    chosen = some[places]
+    kind = np.asarray(events.column("kind").dictionary_encode().indices)
+    time = np.asarray(events.column("time").cast(pa.int64()))
+    is_same = np.ones(max(len(chosen) - 1, 0), np.bool_)
+    for column in (row, rank, kind, time):
+        is_same &= column[chosen][1:] == column[chosen][:-1]
+    for name in ("value", "dwell"):
+        amount = np.asarray(pc.fill_null(events.column(name), np.nan))[chosen]
+        is_same &= (amount[1:] == amount[:-1]) | (np.isnan(amount[1:]) & np.isnan(amount[:-1]))
+    is_copy = np.zeros(len(some), np.bool_)
+    is_copy[places[1:][is_same]] = True
+    return is_copy
 
 
 def _order_of(events: pa.RecordBatch, row: Array, rank: Array, some: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import DataError, ExperimentError, StateError
-from interleaf.experiment.settings import Text
+from interleaf.experiment.setting_kinds import Text
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard import browser_session
 from interleaf.server.dashboard.form_pages import sentence

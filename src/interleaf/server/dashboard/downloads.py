@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import cycle
 from typing import Any
@@ -59,18 +59,26 @@ def analysis(settings: Experiment, version: int, metric: str) -> str:
     return shlex.join(["interleaf", "analyze", *words])
 
 
-def first_list(settings: Experiment, address: str, is_open: bool) -> str:
-    """The command that asks for a list; without a key if the service has no keys.
+def first_list(settings: Experiment, address: str, is_open: bool) -> list[str]:
+    """The commands that ask for a list; without a key if the service has no keys.
 
-    If the best of many rankers is chosen, another command before it asks which rankers to run.
+    If the best of many rankers is chosen, the first one asks which rankers to run, and the reader writes these into the
+    second one.
+
+    >>> settings = Experiment.of({"name": "best", "rankers": ["a", "b", "c"], "mode": "choose"})
+    >>> print(first_list(settings, "http://127.0.0.1:8080", is_open=True)[0])
+    curl http://127.0.0.1:8080/v1/experiments/best/choose -H 'Content-Type: application/json' -d '{"unit": "user-7"}'
     """
     orders = cycle((["doc-1", "doc-2", "doc-3"], ["doc-3", "doc-2", "doc-1"]))
-    rankings = dict(zip(settings.rankers[: settings.mixed], orders, strict=False))
+    names: Sequence[str] = settings.rankers
+    if settings.mode == CHOOSE:
+        names = [f"RANKER {number} FROM THE ANSWER" for number in range(1, settings.mixed + 1)]
+    rankings = dict(zip(names, orders, strict=False))
     body = {"unit": "user-7", "query": "trail shoes", "rankings": rankings}
-    command = _post(f"{address}/v1/experiments/{settings.name}/interleave", body, is_open)
-    if settings.mode != CHOOSE:
-        return command
-    return f"{_post(f'{address}/v1/experiments/{settings.name}/choose', {'unit': 'user-7'}, is_open)}\n{command}"
+    commands = [_post(f"{address}/v1/experiments/{settings.name}/interleave", body, is_open)]
+    if settings.mode == CHOOSE:
+        commands.insert(0, _post(f"{address}/v1/experiments/{settings.name}/choose", {"unit": "user-7"}, is_open))
+    return commands
 
 
 def first_event(settings: Experiment, address: str, is_open: bool) -> str:

@@ -19,7 +19,7 @@ from interleaf.report.report import Report
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.downloads import table_names
 from interleaf.server.dashboard.experiment_list import MODES, judgement
-from interleaf.server.dashboard.result_summary import outlook, scorecard, trials
+from interleaf.server.dashboard.result_summary import outlook, say_adjusted, scorecard, summarise_metrics, trials
 from interleaf.server.dashboard.visit import Visit, moment, page, part, short
 from interleaf.server.endpoints import export_name, read_version
 from interleaf.server.ingest import to_microseconds
@@ -40,25 +40,26 @@ class Team:
     colour: int
 
 
-def teams(rankers: Iterable[str]) -> tuple[Team, ...]:
+def teams(rankers: Iterable[str]) -> dict[str, Team]:
     """The marks of all rankers."""
     names = Names(rankers)
-    return tuple(
-        Team(names[ranker], LETTERS[place] if place < len(LETTERS) else str(place + 1), place % COLOURS)
+    return {
+        ranker: Team(names[ranker], LETTERS[place] if place < len(LETTERS) else str(place + 1), place % COLOURS)
         for place, ranker in enumerate(rankers)
-    )
+    }
 
 
-def example(row: Mapping[str, Any], marked: Sequence[Team]) -> dict[str, Any]:
-    """A row of the log, prepared for the page."""
+def example(row: Mapping[str, Any], marked: Mapping[str, Team]) -> dict[str, Any]:
+    """A row of the log, prepared for the page; it may have some of the rankers only."""
     facts = [(name, row.get(name)) for name in ("query", "unit", "arm")]
     facts += [*dict(row.get("attributes") or {}).items(), ("does not count", row.get("excluded"))]
     happened: dict[int, Counter[str]] = {}
     for event in row.get("events") or ():
         happened.setdefault(event["rank"], Counter())[event["kind"]] += 1
     places = {document: place for place, document in enumerate(row["documents"])}
+    owners = [marked[ranker] for ranker in row["rankers"]]
     shown = [
-        _to_document(row, places[document], marked, happened.get(places[document] + 1))
+        _to_document(row, places[document], owners, happened.get(places[document] + 1))
         if document in places
         else {"document": short(document), "title": "", "team": None, "ranks": "", "events": "", "is_fixed": True}
         for document in build_whole_list(row)
@@ -69,17 +70,17 @@ def example(row: Mapping[str, Any], marked: Sequence[Team]) -> dict[str, Any]:
 
 
 def _to_document(
-    row: Mapping[str, Any], place: int, marked: Sequence[Team], events: Counter[str] | None
+    row: Mapping[str, Any], place: int, owners: Sequence[Team], events: Counter[str] | None
 ) -> dict[str, Any]:
     """A document of a list: its team, its rank in each ranking, and its events."""
     owner = (row.get("teams") or [-1] * (place + 1))[place]
     caption = (row.get("captions") or [None] * (place + 1))[place] or {}
-    ranks = zip(marked, [own[place] for own in row.get("ranks") or ()], strict=False)
+    ranks = zip(owners, [own[place] for own in row.get("ranks") or ()], strict=False)
     kinds = [short(kind, 40) + f" × {count(number)}" * (number > 1) for kind, number in (events or {}).items()]
     return {
         "document": short(row["documents"][place]),
         "title": short(caption.get("title") or ""),
-        "team": marked[owner] if 0 <= owner < len(marked) else None,
+        "team": owners[owner] if 0 <= owner < len(owners) else None,
         "ranks": ", ".join(f"{team.letter} {rank or 'not'}" for team, rank in ranks),
         "events": ", ".join(kinds),
         "is_fixed": False,
@@ -133,7 +134,7 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
         "trials": trials(settings, report),
         "is_trial": settings.mode != COMPARE,
         "mode": MODES.get(settings.mode, ""),
-        "teams": marked,
+        "teams": [marked[ranker] for ranker in settings.rankers if any(ranker in row["rankers"] for row in rows)],
         "examples": [example(row, marked) for row in rows],
         "decision": next((one for one in reversed(stored.history) if one.what == "decided"), None),
         "can": _possible(stored),
@@ -142,8 +143,10 @@ def _gather(visit: Visit, stored: Stored, version: int, current: CurrentReports)
         "csv_tables": table_names(report),
         "analyses": {metric: downloads.analysis(settings, version, metric) for metric in settings.metrics},
         "exported": export_name(settings, version),
-        "first_list": downloads.first_list(settings, visit.address, visit.is_open),
-        "first_event": downloads.first_event(settings, visit.address, visit.is_open),
+        "first_commands": [
+            *downloads.first_list(settings, visit.address, visit.is_open),
+            downloads.first_event(settings, visit.address, visit.is_open),
+        ],
     }  # fmt: skip
 
 
@@ -170,6 +173,8 @@ def _parts(visit: Visit, settings: Experiment, version: int, current: CurrentRep
         "page": laid_out,
         "sections": sections,
         "scorecard": scorecard(settings, current.reports),
+        "metrics": summarise_metrics(settings, current.reports) if report.choice else None,
+        "adjusted": say_adjusted(settings),
         "lift": sections["lift"].words[0] if is_known else "",
         "charts": drawings,
         "missing": missing,

@@ -10,9 +10,9 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
-from interleaf.experiment import Experiment, settings as kinds
+from interleaf.experiment import Experiment, setting_kinds as kinds
 from interleaf.experiment.guardrail_margins import GuardrailMargins
-from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
+from interleaf.experiment.settings import ATTRIBUTIONS, CHOICE_SETTINGS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, DEFAULT, METHODS, ONE_LIST
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
@@ -20,12 +20,12 @@ from interleaf.server.dashboard.visit import HEADERS, Visit, page
 from interleaf.store.records import DECIDED, DRAFT, RUNNING, STOPPED
 
 GROUPS = {
-    "Rankers and method": ("name", "rankers", "control", "method", "scheme", "k"),
+    "Rankers and method": ("name", "rankers", "mode", "control", "method", "scheme", "k"),
     "Notes": NOTES,
     "Traffic": ("share", "lane", "offset", "holdout"),
     "Events": ("events", "browser_events", "values", "value_cap", "primary", "attribution", "window_minutes"),
-    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "guardrails", "mode", "by"),
-    "Choice of the best of many": ("epoch_minutes", "algorithm", "max_mixed", "planned_days"),
+    "Analysis settings": ("planned_units", "confidence", "margin", "value_margin", "guardrails", "by"),
+    "Choice of the best of many": CHOICE_SETTINGS,
     "Automatic stop": ("stop_when", "max_units"),
     "Bots to exclude": ("bot_agents", "bot_units", "bot_rate", "bot_clicks"),
 }
@@ -182,7 +182,10 @@ def sentence(remedy: str) -> str:
 
 
 def _value(kind: kinds.SettingKind, text: str) -> Any:
-    """The value as JSON would hold it; text that is not a number stays text, which the check refuses."""
+    """The value as JSON would hold it; text that is not a number stays text, which the check refuses.
+
+    The same name twice has both numbers as a text.
+    """
     within = kind.kind if isinstance(kind, kinds.Optional) else kind
     if isinstance(within, kinds.Several):
         return [line.strip() for line in text.splitlines() if line.strip()]
@@ -191,7 +194,10 @@ def _value(kind: kinds.SettingKind, text: str) -> Any:
     if isinstance(within, kinds.EventWeights | GuardrailMargins):
         usual = "1" if isinstance(within, kinds.EventWeights) else ""  # a kind of event has a default weight
         pairs = [part.rpartition("=") if "=" in part else (part, "", usual) for part in text.split(",") if part.strip()]
-        return {kind.strip(): _number(weight.strip(), False) for kind, _, weight in pairs}
+        weights: dict[str, list[str]] = {}
+        for name, _, weight in pairs:
+            weights.setdefault(name.strip(), []).append(weight.strip())
+        return {name: _number(", ".join(some), False) for name, some in weights.items()}
     return text
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -11,13 +12,16 @@ from itertools import combinations
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
 from interleaf.methods.registry import ONE_LIST
+from interleaf.report.choice_result import ChoiceState
 from interleaf.report.format import Names, count, share, signed, span
+from interleaf.report.guardrails import code_of_preference
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
 from interleaf.report.sections import MAX_ROWS, pair_label, shown
 from interleaf.stats.outlook import units_until_decision
 from interleaf.stats.sequence import multiplier
-from interleaf.store.records import RUNNING, Stored
+from interleaf.store.records import DECIDED, RUNNING, Stored
+from interleaf.tables import Table
 
 WIDTH = 200.0  # of a bar, in SVG units
 FIRST, SECOND, NEITHER = "first", "second", "neither"
@@ -69,13 +73,22 @@ def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
     names = Names(settings.rankers)
     every = [(metric, *one) for metric, report in reports.items() for one in enumerate(shown(report))]
     some = every[:MAX_ROWS]
-    # Half of the common scale of the bars: the widest interval, unless it is far wider than the others.
-    wide = [max(map(abs, pair.interval)) for _, _, pair in some if pair.interval is not None]
-    near = [abs(pair.estimate or 0.0) for _, _, pair in some]
-    reach = min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
-    rows = tuple(_row(metric, place == 0, pair, names, settings, reach) for metric, place, pair in some)
+    scale = {metric: metric if settings.counts_values(metric) else "" for metric in reports}  # values have own units
+    reach = {metric: _reach([pair for other, _, pair in some if scale[other] == scale[metric]]) for metric in reports}
+    notes = {metric: _note(metric, report, settings, names) for metric, report in reports.items()}
+    rows = tuple(
+        _row(metric, notes[metric] if place == 0 else "", pair, names, settings, reach[metric])
+        for metric, place, pair in some
+    )
     by_owners = next((pair.by_owners for _, _, pair in some if pair.by_owners), "")
     return Scorecard(rows, len(every) - len(some), conflicts(settings, reports), by_owners)
+
+
+def _reach(pairs: Sequence[Comparison]) -> float:
+    """Half of the scale of some bars: the widest interval, unless it is far wider than the others."""
+    wide = [max(map(abs, pair.interval)) for pair in pairs if pair.interval is not None]
+    near = [abs(pair.estimate or 0.0) for pair in pairs]
+    return min(max([*wide, *near, 0.0]), 4 * max([min([*wide, math.inf]), *near])) or 1.0
 
 
 def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str, ...]:
@@ -113,7 +126,7 @@ def _favoured(pair: Comparison | None, weight: float) -> str | None:
     return pair.second if winner == pair.first else pair.first
 
 
-def _row(metric: str, is_first: bool, pair: Comparison, names: Names, settings: Experiment, reach: float) -> Row:
+def _row(metric: str, note: str, pair: Comparison, names: Names, settings: Experiment, reach: float) -> Row:
     preferred = {None: NEITHER, pair.first: FIRST, pair.second: SECOND}[pair.winner]
     counts_against = settings.events.get(metric, 1.0) < 0
     if pair.winner is not None:
@@ -122,11 +135,10 @@ def _row(metric: str, is_first: bool, pair: Comparison, names: Names, settings: 
         said = f"all {'are of' if counts_against else 'favour'} {names[pair.unanimous]}"
     else:
         said = "no difference shown"
-    note = "counts against" if counts_against else _weights(metric, settings, names)
     outcomes = (pair.wins, pair.ties, pair.losses)
     return Row(
         names[metric],
-        note if is_first else "",
+        note,
         pair_label(pair, names),
         None if pair.estimate is None else signed(pair.estimate),
         None if pair.interval is None else span(pair.interval),
@@ -138,11 +150,16 @@ def _row(metric: str, is_first: bool, pair: Comparison, names: Names, settings: 
     )
 
 
-def _weights(metric: str, settings: Experiment, names: Names) -> str:
-    """A note: the weights of the weighted metric, or that the verdict is based on this metric."""
+def _note(metric: str, report: Report, settings: Experiment, names: Names) -> str:
+    """What people should know about a metric, such as that the verdict is based on it."""
     if metric == WEIGHTED:
         return " + ".join(f"{weight:g} × {names[kind]}" for kind, weight in settings.events.items())
-    return "the verdict is based on this" if metric == settings.primary and len(settings.metrics) > 1 else ""
+    notes = ["the verdict is based on this"] * (metric == settings.primary and len(settings.metrics) > 1)
+    if settings.events.get(metric, 1.0) < 0:
+        notes = ["counts against"]
+    if report.value_cap is not None and report.value_cut is not None:
+        notes.append(f"up to {report.value_cap:.6g} a unit, which cuts off {report.value_cut:.1%} of all value")
+    return "; ".join(notes)
 
 
 def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
@@ -156,6 +173,43 @@ def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
 def _at(value: float, reach: float) -> float:
     """A position on the bar, clipped to its ends."""
     return round(min(max(WIDTH / 2 * (1 + value / reach), 0.0), WIDTH), 1)
+
+
+def say_adjusted(settings: Experiment) -> str:
+    """That intervals are adjusted for several metrics; empty if they are not.
+
+    >>> weights = {"click": 1.0, "purchase": 5.0}
+    >>> say_adjusted(Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": weights}))
+    'The intervals of the 2 other metrics are adjusted: each is wider than for one metric alone, so that all hold \
+together.'
+    """
+    others = settings.secondary("")
+    if others < 2:
+        return ""
+    wider = "each is wider than for one metric alone, so that all hold together"
+    return f"The intervals of the {others} other metrics are adjusted: {wider}."
+
+
+def summarise_metrics(settings: Experiment, reports: Mapping[str, Report]) -> Table | None:
+    """What each metric shows in a choice of the best of many rankers; None if there is only one metric."""
+    names = Names(settings.rankers)
+    rows = tuple(
+        (names[metric], names.within(report.verdict.sentence) if metric == settings.primary else _say_leader(report))
+        for metric, report in reports.items()
+        if report.choice is not None
+    )
+    return Table("metrics", "", ("metric", "so far"), rows) if len(rows) > 1 else None
+
+
+def _say_leader(report: Report) -> str:
+    """Who leads by a metric by which no ranker leaves."""
+    if report.choice is None:
+        return ""
+    leader, *others = report.choice.rankers
+    states = Counter(one.state for one in others)
+    worse, no_gain = states[ChoiceState.WORSE], states[ChoiceState.NO_GAIN]
+    shown = f"{worse} are shown to be worse, and {no_gain} to be no better by the margin"
+    return f"{Names(report.rankers)[leader.ranker]} leads: of the {len(others)} other rankers, {shown}."
 
 
 @dataclass(frozen=True)
@@ -231,12 +285,13 @@ MIN_TIME = timedelta(hours=1)  # minimum traffic to estimate a rate
 
 @dataclass(frozen=True)
 class Outlook:
-    """Advice next to the numbers: time left, when it is decided, warnings, what to do; empty where there is none."""
+    """Advice next to the numbers: time left, when it is decided, what to do, warnings; empty where there is none."""
 
     left: str = ""
     decision: str = ""
     advice: tuple[str, ...] = ()
     early: str = ""
+    step: str = ""
 
 
 def outlook(stored: Stored, settings: Experiment, report: Report | None, now: int) -> Outlook:
@@ -249,7 +304,20 @@ def outlook(stored: Stored, settings: Experiment, report: Report | None, now: in
     rate = None if time < MIN_TIME else report.totals.units / (time / DAY)  # units per day
     left = _time_left(report, rate) if is_running else ""
     decision = _expect_decision(report, rate or None, last) if is_running else ""
-    return Outlook(left, decision, _advice(settings, report), early_warning(report))
+    advice, early = _advice(settings, report), early_warning(report)
+    return Outlook(left, decision, advice, early, _next_step(stored, settings, report, bool(advice or early)))
+
+
+def _next_step(stored: Stored, settings: Experiment, report: Report, is_advised: bool) -> str:
+    """What to do next, unless the page already advises something else, or the experiment ended undecided."""
+    verdict = report.verdict
+    step = Names(report.rankers).within(verdict.next_step)
+    if stored.state == DECIDED or settings.mode == LOSER:
+        return ""
+    if verdict.broken_guardrails or not verdict.trusted:
+        return step
+    is_decided = verdict.winner is not None or (report.choice is not None and report.choice.decided)
+    return step if not is_advised and (stored.state == RUNNING or is_decided) else ""
 
 
 def early_warning(report: Report) -> str:
@@ -286,7 +354,7 @@ def _expect_decision(report: Report, rate: float | None, now: datetime) -> str:
     pair = report.comparisons[0] if len(report.comparisons) == 1 else None
     if pair is None or pair.estimate is None or not pair.error or not pair.units or rate is None or report.look:
         return ""
-    if report.verdict.code not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
+    if code_of_preference(report.verdict) not in (VerdictCode.UNDECIDED, VerdictCode.NO_WORSE):
         return ""
     planned, confidence, margin = report.planned_units, report.confidence, report.margin or 0.0
     ends = units_until_decision(
@@ -306,7 +374,7 @@ def _expect_decision(report: Report, rate: float | None, now: datetime) -> str:
 def _advice(settings: Experiment, report: Report) -> tuple[str, ...]:
     """What to do if the planned size is reached without a winner."""
     is_reached = report.planned_units is not None and report.totals.units >= report.planned_units
-    is_undecided = report.verdict.code in (VerdictCode.UNDECIDED, VerdictCode.DISAGREE)
+    is_undecided = code_of_preference(report.verdict) in (VerdictCode.UNDECIDED, VerdictCode.DISAGREE)
     if not (is_reached and is_undecided) or settings.mode not in (COMPARE, ONE_LIST):
         return ()
     control = Names(settings.rankers)[settings.control]
