@@ -50,7 +50,7 @@ SOUND: dict[str, tuple[People, Fault]] = {
     "heavy users with another taste": (replace(PEOPLE, heavy_taste=0.7), none),
     "no click, another query": (replace(PEOPLE, again=0.8), none),
     "one query asks it all": (replace(PEOPLE, queries=1), none),
-    "A/B buckets beside, equal": (PEOPLE, ab_arms(0.5)),
+    "A/B arms beside, equal": (PEOPLE, ab_arms(0.5)),
 }
 FAULTS: dict[str, tuple[People, Fault, str]] = {
     "all clicks of one ranker lost": (PEOPLE, lost_clicks(1.0), "clicks_by_ranker"),
@@ -67,8 +67,8 @@ FAULTS: dict[str, tuple[People, Fault, str]] = {
     "click tracker dead for a day": (PEOPLE, dead_tracker(24), "events_over_time"),
     "dead for 6 hours": (PEOPLE, dead_tracker(6), "events_over_time"),
     "rankers exchanged midway": (replace(PEOPLE, noise=1.0, edge=0.8, units=3000), flipped, "effect_over_time"),
-    "A/B buckets 60 to 40": (PEOPLE, ab_arms(0.4), "ab_split"),
-    "A/B buckets 55 to 45": (PEOPLE, ab_arms(0.45), "ab_split"),
+    "A/B arms 60 to 40": (PEOPLE, ab_arms(0.4), "ab_split"),
+    "A/B arms 55 to 45": (PEOPLE, ab_arms(0.45), "ab_split"),
     "a new id at each visit": (PEOPLE, fresh_ids, "units_come_back"),
     "20 % bots that come once": (PEOPLE, bots(0.2), "units_once"),
     "5 % bots that come once": (PEOPLE, bots(0.05), "units_once"),

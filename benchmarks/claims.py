@@ -37,7 +37,7 @@ NO_LIMIT = (0.0, 1.0)
 GUARDED = (0.5, 300), (0.9, 300), (0.95, 10_000)  # the share of users in the arm that a guardrail watches, and users
 PARTIAL = {  # faults of which checks see only a part
     "half lost, rankers that differ much",
-    "A/B buckets 55 to 45",
+    "A/B arms 55 to 45",
     "5 % bots that come once",
     "20 % lost in a segment",
 }

@@ -236,7 +236,7 @@ def flipped(log: Log, chance: np.random.Generator) -> Log:
 
 
 def ab_arms(second: float) -> Fault:
-    """Half of the units are in A/B buckets, of which the second holds this share."""
+    """Half of the units are in A/B arms, of which the second holds this share."""
 
     def assign(log: Log, chance: np.random.Generator) -> Log:
         units = log.unit.max() + 1

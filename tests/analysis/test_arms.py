@@ -298,7 +298,7 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     assert plan(effect, table_of(rows), units=found.fixed.units).fixed.power == pytest.approx(found.fixed.power)
     assert f"a pilot of {len(cells):,} people who came, {clicking:,} with an event" in found.pilot
     for said in (
-        f"{found.fixed.units:,} people who come, of whom about {found.fixed.units_with_event:,} have an event",
+        f"You need {found.fixed.units:,} people (about {found.fixed.units_with_event:,} with an event, and",
         f"could take {found.fixed.fewest:,} to {found.fixed.most:,} people",
     ):
         assert said in str(found)

@@ -230,8 +230,8 @@ def test_lasting_tastes_cost_people_who_come_often(monkeypatch: pytest.MonkeyPat
     same, differing = (plans_of(PAIRS[0], monkeypatch, taste_spread=spread, **settings) for spread in (0.0, 1.0))
     variances = [one.plan.fixed.variance for plans in (same, differing) if (one := of(plans, *PAIRS)).plan]
     assert variances[1] > 1.05 * variances[0]
-    assert "lasting tastes differ by 1" in str(differing)
-    assert "lasting" not in str(same)
+    assert "personal preferences have a standard deviation of 1." in str(differing)
+    assert "personal preferences" not in str(same)
 
 
 def test_experiments_of_the_planned_size_have_the_planned_power(monkeypatch: pytest.MonkeyPatch) -> None:

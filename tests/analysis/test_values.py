@@ -197,7 +197,7 @@ def test_many_rankers_have_no_strengths_by_values() -> None:
     report = analyze(table_of(sales(of=3)), "click", **BUY)
     assert report.standing is not None
     assert {one.strength for one in report.standing.strengths} == {None}
-    assert report.standing.reasons["strength"] == "values are no wins and losses"
+    assert report.standing.reasons["strength"] == "values are not wins and losses"
 
 
 def test_a_plan_proposes_a_cap_and_counts_people_by_their_totals() -> None:

@@ -96,8 +96,8 @@ def test_names_of_rankers_do_not_command_a_terminal_or_become_markup(tmp_path: P
 def test_files_that_hold_no_model_are_named(tmp_path: Path) -> None:
     kept = caption(table_of(linked_rows())).model.to_dict()
     for wrong, message in (
-        ([], "is no caption model"),
-        ({}, "is no caption model"),
+        ([], "is not a caption model"),
+        ({}, "is not a caption model"),
         (kept | {"format": 7}, "of format 7; this interleaf knows 1"),
         (kept | {"parameters": kept["parameters"][:-1]}, "not those of"),
         (kept | {"features": []}, "features that it does not have"),
@@ -142,7 +142,7 @@ def test_a_model_whose_values_cannot_be_is_refused(name: str, value: Any) -> Non
         changed = [value, *kept[name][1:]]
     elif name == "covariance":
         changed = [[value, *kept[name][0][1:]], *kept[name][1:]]
-    with pytest.raises(DataError, match="no caption model"):
+    with pytest.raises(DataError, match="not a caption model"):
         CaptionModel.from_dict(json.loads(json.dumps(kept | {name: changed})))
 
 

@@ -305,7 +305,7 @@ def test_the_command_learns_keeps_and_uses_a_model(tmp_path: Path, capsys: pytes
         (["--weights", "luck"], "weighted by 'luck'"),
         (["--tune", "luck"], "tuned by 'luck'"),
         (["--model", str(tmp_path / "none.json")], "cannot read"),
-        (["--model", path], "is no caption model"),
+        (["--model", path], "is not a caption model"),
     ):
         with pytest.raises(DataError, match=message):
             run([path, *wrong])

@@ -61,10 +61,10 @@ def test_without_judgments_and_highlights_there_are_none(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<sessiontrack2012>", "is no log of the TREC Session track"),
+        ("<sessiontrack2012>", "is not a log of the TREC Session track"),
         ("<sessiontrack2012/>", "holds no page of results"),
         (PAGE.replace("<rank>2<", "<rank>9<"), "a click at rank '9' of interaction '1'"),
-        (PAGE.replace("09:54:27.5", "soon"), "'soon' is no time"),
+        (PAGE.replace("09:54:27.5", "soon"), "'soon' is not a time"),
     ],
 )
 def test_broken_logs_are_named(tmp_path: Path, text: str, message: str) -> None:

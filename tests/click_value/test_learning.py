@@ -217,7 +217,7 @@ def test_own_features_are_learned_and_a_file_with_them_needs_them(monkeypatch: p
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "caption model"}, "is no learned credit"),
+        ({"kind": "caption model"}, "is not a learned credit"),
         ({"version": 99}, "version 99; this interleaf reads 1"),
         ({"weights": [1.0]}, "need as many finite weights"),
         ({"ridge": "much"}, "something missing or wrong"),

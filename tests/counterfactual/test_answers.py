@@ -64,7 +64,7 @@ def test_the_plan_of_a_live_experiment_stands_beside_the_answer() -> None:
     plan = found.plans["A", "B"]
     assert not isinstance(plan, str)
     assert plan.fixed.effect == pytest.approx(abs(found.answers[0].value or 0) * found.impressions / found.clicked)
-    assert f"{plan.fixed.units:,} people who come" in str(found)
+    assert f"need {plan.fixed.units:,} people" in str(found)
     assert found.to_markdown().startswith("# Old impressions for new rankers")
     assert "uncertain" not in str(found)
 
@@ -74,7 +74,7 @@ def test_a_plan_for_an_estimate_that_shows_nobody_better_says_so() -> None:
     assert found.answers[0].winner(found.confidence) is None
     assert "no significant difference between x and y" in found.answer[0]
     assert not isinstance(found.plans["x", "y"], str)
-    assert "Live instead, x against y, if the preference is as large as this uncertain estimate: " in str(found)
+    assert "In a live experiment, x against y, if the preference is as large as this uncertain estimate: " in str(found)
 
 
 def test_a_plan_knows_people_by_lists_that_say_something_of_the_new_rankers() -> None:

@@ -90,7 +90,7 @@ def test_lists_that_new_rankers_could_not_show_say_nothing() -> None:
         assert of(found, name).value is None
         assert of(found, name).reason == "no old list is one that the new rankers could show"
     assert found.known == 0
-    assert any("count as 0.0" in warning for warning in found.warnings)
+    assert any("as 0.0 equally" in warning for warning in found.warnings)
     assert any("100 % of the places" in warning for warning in found.warnings)
     clean(found)
     drafted = reuse(table_of(old_log(method="team_draft")), strangers)

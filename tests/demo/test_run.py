@@ -70,7 +70,7 @@ def test_it_ends_with_the_right_verdict_and_the_report(decided: tuple[int, str, 
     assert f"People prefer {CANDIDATE}: {CANDIDATE} over {CONTROL} +" in said
     assert f"People prefer {CANDIDATE} to {CONTROL}: of " in said
     assert "checks are fine" in said
-    assert f"{CANDIDATE} is best" in lines[-1]
+    assert f"{CANDIDATE} is really the best" in lines[-1]
     assert "By device" in said
 
 

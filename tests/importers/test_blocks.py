@@ -120,5 +120,5 @@ def test_wrong_files_are_refused_with_their_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cut\.ndjson\.gz is a damaged gzip file"):
         import_ubi(tmp_path / "cut.ndjson.gz", tmp_path / "log.parquet")
     taken(written(tmp_path), tmp_path / "log.parquet")
-    with pytest.raises(DataError, match=r"log\.parquet is no file of JSON lines"):
+    with pytest.raises(DataError, match=r"log\.parquet is not a file of JSON lines"):
         import_ubi(tmp_path / "log.parquet", tmp_path / "again.parquet")

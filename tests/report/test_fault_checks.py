@@ -36,7 +36,7 @@ CAUGHT = {
     "5 % of lists with such teams": "failed",
     "click tracker dead for a day": "failed",
     "rankers exchanged midway": "failed",
-    "A/B buckets 60 to 40": "failed",
+    "A/B arms 60 to 40": "failed",
     "a new id at each visit": "warning",
     "20 % bots that come once": "failed",
     "texts of one ranker a third longer": "warning",
@@ -119,7 +119,7 @@ def test_planned_shares_of_buckets_may_differ() -> None:
     assert check_of(analyze(tally).health, "ab_split").status == "failed"
     planned = {"production": 0.7, "candidate": 0.3}
     assert check_of(analyze(tally, split=planned).health, "ab_split").status == "ok"
-    with pytest.raises(DataError, match="split names the bucket 'candidat'"):
+    with pytest.raises(DataError, match="split names the arm 'candidat'"):
         analyze(tally, split={"candidat": 1})
     with pytest.raises(DataError, match="the planned share of 'candidate' is 0"):
         analyze(tally, split={"candidate": 0})

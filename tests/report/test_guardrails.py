@@ -254,7 +254,7 @@ def test_an_interval_at_the_margin_is_undecided() -> None:
         ({"abandonment": True}, "the margin of 'abandonment' is True"),
         ({"abandonment": "much"}, "the margin of 'abandonment' is 'much'"),
         ({"abandonmnt": 0.1}, "there is no metric 'abandonmnt' for a guardrail"),
-        ({"event:": 0.1}, "the guardrail 'event:' names no kind of event"),
+        ({"event:": 0.1}, "the guardrail 'event:' does not name a kind of event"),
         ({"event:KIND": 0.1}, "replace KIND in the guardrail"),
         ([("latency", 5)], "guardrails are [('latency', 5)]; give metrics with a margin each"),
         ({f"event:k{number}": 0.1 for number in range(21)}, "there are 21 guardrails; give at most 20"),

@@ -289,7 +289,7 @@ def test_rankings_that_are_one_need_not_differ_in_an_aa() -> None:
 
 def test_the_verdict_has_the_sign_of_the_tables() -> None:
     first = verdict([replace(ONE, clicked=9)], [], ReportSettings()).sentence
-    assert "its score is +0.200, between +0.050 and +0.350" in first
+    assert "the score of A over B is +0.200, between +0.050 and +0.350" in first
     lost = replace(ONE, clicked=9, estimate=-0.2, interval=(-0.35, -0.05))
     assert (
         "the score of A over B is -0.200, between -0.350 and -0.050" in verdict([lost], [], ReportSettings()).sentence
@@ -298,7 +298,10 @@ def test_the_verdict_has_the_sign_of_the_tables() -> None:
 
 def test_small_scores_do_not_round_to_nothing() -> None:
     small = replace(ONE, clicked=9, estimate=0.0004, interval=(0.00012, 0.0014))
-    assert "its score is +0.00040, between +0.00012 and +0.0014" in verdict([small], [], ReportSettings()).sentence
+    assert (
+        "the score of A over B is +0.00040, between +0.00012 and +0.0014"
+        in verdict([small], [], ReportSettings()).sentence
+    )
     none = replace(small, interval=(-0.0002, 0.0014), units=30)
     sentence = verdict([none], [], ReportSettings()).sentence
     assert "is +0.00040, and the data of 30 units allow anything from -0.00020 to +0.0014" in sentence
@@ -308,13 +311,13 @@ def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
     found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, reasons={"interval": ALIKE})
     said = verdict([found], [], ReportSettings())
     assert said.winner is None
-    assert said.sentence.startswith("All 40 lists where clicks favoured one of the two favoured B. That is too uniform")
+    assert said.sentence.startswith("All 40 lists with a preference favour B, so no interval can be computed")
     mixed = replace(found, wins=10)  # every bucket as many wins, and as many losses
     assert mixed.unanimous is None
     owned = replace(found, counted_by=DRAWN_OWNERS)  # scores are averaged over owners, so counts may contradict them
     assert replace(owned, wins=1, losses=0).unanimous is None
     even = verdict([replace(owned, losses=0, ties=40)], [], ReportSettings()).sentence
-    assert even.startswith("All 40 lists where clicks favoured one of the two favoured B. ")
+    assert even.startswith("All 40 lists with a preference favour B, ")
     three = [replace(found, second="B"), replace(ONE, second="C"), replace(ONE, first="B", second="C")]
     assert "1 of them is too uniform" in verdict(three, [], ReportSettings()).sentence
 
@@ -330,7 +333,7 @@ def test_the_verdict_says_if_lists_are_counted_by_the_drawn_owners() -> None:
     found = replace(ONE, clicked=90, wins=50, losses=30, ties=10, counted_by=DRAWN_OWNERS)
     assert verdict([found], [], ReportSettings()).sentence.startswith(
         "People prefer A to B: of 90 lists with an event, counted by the drawn owners, 50 favoured A, 30 B and 10 "
-        "neither. Chance does not explain that"
+        "neither. The difference is significant"
     )
 
 

@@ -172,8 +172,9 @@ def test_errors_clustered_by_query_make_the_interval_wider() -> None:
     one, both_ways = analyze(table), analyze(table, cluster="unit_and_query")
     assert abs(one.comparisons[0].estimate or 0) == abs(both_ways.comparisons[0].estimate or 1)
     assert (both_ways.comparisons[0].error or 0) > 1.5 * (one.comparisons[0].error or 1)
-    assert (one.population, both_ways.population) == ("holds for these queries", "holds for queries like these")
-    assert "holds for queries like these" in str(both_ways)
+    assert one.population == "valid for the queries in this log"
+    assert both_ways.population == "valid for queries like these"
+    assert "valid for queries like these" in str(both_ways)
     assert both_ways.comparisons[0].reasons["per_person_interval"]
     assert Report.from_dict(both_ways.to_dict()) == both_ways
 

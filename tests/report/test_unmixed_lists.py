@@ -121,7 +121,7 @@ def test_a_lift_that_contradicts_the_a_b_test_gives_way_to_it() -> None:
     report = analyze(log_of(world, 2), control="B", examination=np.linspace(1, 0.1, 10).tolist())
     assert report.verdict.winner == "B"
     assert report.lifts[0].is_loss_of("B")
-    assert "The A/B test says otherwise." in report.to_markdown()
+    assert "This contradicts the A/B test." in report.to_markdown()
     assert "A/B test before you make" not in report.verdict.next_step
 
 

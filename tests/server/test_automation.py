@@ -362,9 +362,9 @@ def test_nothing_is_stopped_while_the_clock_is_in_doubt(tmp_path: Path) -> None:
         look(service)
         assert service.store.experiment("shoes").state == "running"
         (held,) = history(service)
-        assert held.what == "stop held back"
+        assert held.what == "automatic stop postponed"
         assert held.note.startswith(
-            "rule budget: 5 units took part; but the clock is in doubt, so it runs on: the clock jumped"
+            "rule budget: 5 units took part; but the system clock is not trusted, so it continues: the clock jumped"
         )
         assert held.note.endswith("if it is right, run interleaf store trust-clock")
         service.store.trust_clock(service.clock())

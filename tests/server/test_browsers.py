@@ -65,7 +65,7 @@ def test_a_proxy_that_is_not_trusted_is_warned_about_once(
 
 
 def test_who_is_no_trusted_proxy_cannot_choose_its_address(service: Live) -> None:
-    with pytest.raises(InterleafError, match="'nobody' is no address or network"):
+    with pytest.raises(InterleafError, match="'nobody' is not an address or network"):
         serve(Place("store.sqlite", trusted_proxies=("10.0.0.0/8", "nobody")), ServiceSettings())
     with pytest.raises(InterleafError, match="at least 1 request per second"):
         ServiceSettings(browser_requests_per_second=0.0)

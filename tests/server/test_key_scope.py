@@ -173,7 +173,7 @@ def test_a_store_keeps_the_scope_and_the_expiry_of_keys(store: SqlStore, address
     assert again.key_of(secret) == key
     again.close()
     assert [key.is_valid(START), key.is_valid(START + 1)] == [True, False]
-    with pytest.raises(StateError, match="0123456789abcdef was made already"):
+    with pytest.raises(StateError, match="0123456789abcdef already exists"):
         store.add_key("read", "mine", START, name="0123456789abcdef")
     with pytest.raises(DataError, match="'nowhere', and there is no such experiment; create it first"):
         store.add_key("read", "mine", START, experiment="nowhere")
@@ -215,7 +215,7 @@ def test_a_new_key_that_is_loaded_again_is_not_made_again(service: Live) -> None
     assert (first.status_code, 'id="secret">il_read_' in first.text) == (200, True)
     known = service.store.keys()
     again = visitor.client.post("/keys", data=data)
-    assert (again.status_code, 'id="secret"' in again.text, "was made already" in again.text) == (200, False, True)
+    assert (again.status_code, 'id="secret"' in again.text, "already exists" in again.text) == (200, False, True)
     assert service.store.keys() == known
     made = next(key for key in known if key.id == new_id[1])
     assert (made.experiment, made.expires) == ("boots", START + 7 * DAY)

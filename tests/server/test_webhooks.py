@@ -263,11 +263,15 @@ def test_the_certificate_must_be_trusted_and_name_the_host(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("urls", "secrets", "remedy"),
     [
-        (("ftp://alerts.example/",), (SECRET,), r"'ftp://alerts.example/' is no web address; give one such as 'https:"),
-        (("https:///path",), (SECRET,), "is no web address"),
-        (("https://alerts.example:99999/",), (SECRET,), "is no web address"),
-        (("https://alerts.example/a b",), (SECRET,), "is no web address"),
-        (("https://alerts.example/\r\nHost: x",), (SECRET,), "is no web address"),
+        (
+            ("ftp://alerts.example/",),
+            (SECRET,),
+            r"'ftp://alerts.example/' is not a web address; give one such as 'http",
+        ),
+        (("https:///path",), (SECRET,), "is not a web address"),
+        (("https://alerts.example:99999/",), (SECRET,), "is not a web address"),
+        (("https://alerts.example/a b",), (SECRET,), "is not a web address"),
+        (("https://alerts.example/\r\nHost: x",), (SECRET,), "is not a web address"),
         (
             ("https://me:word@alerts.example/",),
             (SECRET,),

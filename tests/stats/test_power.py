@@ -41,8 +41,8 @@ def test_no_plan_is_too_small_for_a_t_test() -> None:
     """The normal formula says 2 units for an effect of 0.72 with a deviation of 0.3, and 8 with the default one."""
     assert units_needed(0.72, Pilot(variance=0.09, impressions_per_unit=1.0)).units == MIN_EFFECTIVE
     assert plan(0.72).fixed.units == MIN_EFFECTIVE
-    assert "Fewer would do" in str(plan(0.72))
-    assert "Fewer would do" not in str(plan(0.1))
+    assert "Fewer people would be enough" in str(plan(0.72))
+    assert "Fewer people would be enough" not in str(plan(0.1))
 
 
 def test_an_uncertain_pilot_asks_for_more_units_and_gives_a_range() -> None:
@@ -139,8 +139,8 @@ def test_a_watched_page_keeps_its_claim() -> None:
 
 def test_a_plan_says_what_it_is() -> None:
     assert str(units_needed(0.02, KNOWN)) == (
-        "9,426 people who come, of whom about 5,656 have an event (about 23,565 impressions with an event), show a "
-        "preference of 0.02 in 80% of experiments, at a confidence of 0.95."
+        "You need 9,426 people (about 5,656 with an event, and about 23,565 impressions with an event) to detect a "
+        "preference of 0.02 with 80% power at 95% confidence."
     )
 
 

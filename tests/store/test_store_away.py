@@ -253,7 +253,7 @@ def test_an_address_that_cannot_be_says_why(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(DataError, match="there is no folder"):
         open_store(tmp_path / "nowhere" / "store.db")
     (tmp_path / "text.db").write_text("not a database, but long enough to be read as one" * 100)
-    with pytest.raises(DataError, match="the file is no database of SQLite; give another file"):
+    with pytest.raises(DataError, match="the file is not an SQLite database; give another file"):
         open_store(tmp_path / "text.db")
     open_store(f"sqlite:///{tmp_path}/store.db").close()
     assert (tmp_path / "store.db").exists()

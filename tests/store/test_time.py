@@ -200,7 +200,7 @@ def test_the_operator_can_confirm_the_clock(tmp_path: Path, capsys: pytest.Captu
         transaction.change("INSERT INTO clock (one, time) VALUES (1, ?)", START - 10**15)
     other = open_store(path)
     assert other.read_time(START, 0).problem is not None
-    for answer in ("from now on rows are deleted by the clock again", "the clock was not in doubt"):
+    for answer in ("from now on rows are deleted by the clock again", "the clock was already trusted"):
         assert main(["store", "trust-clock", "--store", str(path)]) == 0
         assert capsys.readouterr().out == f"{answer}\n"
     with sqlite3.connect(path) as connection:

@@ -87,9 +87,9 @@ export interface Experiment {
   k?: number;
   /** share of units that take part */
   share?: number;
-  /** experiments of one lane never share a unit */
+  /** experiments in the same lane never share a user */
   lane?: string | null;
-  /** where in its lane the share begins; null: the first free place when it is started */
+  /** start of this experiment's share within the lane (0 to 1); null: the first free place when it is started */
   offset?: number | null;
   /** share of these units that see the control unchanged */
   holdout?: number;
@@ -117,7 +117,7 @@ export interface Experiment {
   stop_when?: ("decided" | "alike" | "broken" | "guardrail" | "budget")[];
   /** number of units after which the rule 'budget' stops it; null: no budget */
   max_units?: number | null;
-  /** the same for metrics of values, per person with an event; null: rankers are never called alike by values */
+  /** smallest value difference that matters, per person with an event; null: rankers are never alike by values */
   value_margin?: number | null;
   /** metrics of interleaved lists against the holdout, or of the arms of an A/B test, each with the largest harm that is acceptable, in its own unit */
   guardrails?: Record<string, number>;

@@ -68,7 +68,7 @@ export interface Interleaving {
   toRecord(): ListRecord;
 }
 
-/** Mixes rankings into one list that is fair to all of them; the same key gives the same list. */
+/** Mixes rankings into one list; the same key gives the same list. */
 export function interleave(rankings: Rankings, options: InterleaveOptions = {}): Interleaving {
   const chosen = resolve(options.method ?? DEFAULT);
   const k = checkK(options.k ?? 10);

@@ -100,8 +100,10 @@ class MethodPlans:
 
     def __str__(self) -> str:
         first, second = self.rankers
-        clicks = "as in the log" if self.is_log else "at the given rates"
-        tastes = f", and people's lasting tastes differ by {self.taste_spread:.2g}" if self.taste_spread else ""
+        clicks = "as in the log" if self.is_log else "as given"
+        tastes = (
+            f"; personal preferences have a standard deviation of {self.taste_spread:.2g}" if self.taste_spread else ""
+        )
         head = (
             f"People needed to show that people prefer {second}, if its own list would get {self.lift:+.1%} clicks "
             f"against {first}, with a power of {self.power:.0%} at a confidence of {self.confidence:.4g}:"
@@ -110,9 +112,10 @@ class MethodPlans:
         marked = "the method and scheme of the log" if self.is_log else "the method and scheme to compare with"
         lines += [
             f"* {marked}. People: who come, for one look at the end; watched: if you check repeatedly and stop early.",
-            f"Both rankings have the same top in {self.identical:.0%} of impressions, which show nothing.",
-            f"It is assumed that people click ranks {clicks}, and documents the more, the higher {second} ranks them "
-            f"above {first}{tastes}.",
+            f"In {self.identical:.0%} of impressions both rankings have the same top results; these give no "
+            "information.",
+            f"Assumptions: clicks per rank are {clicks}; the higher {second} ranks a document compared with {first}, "
+            f"the more it is clicked{tastes}.",
             f"Based on {self.source}.",
         ]
         for reason in dict.fromkeys(one.reason for one in self.plans if one.reason):

@@ -55,7 +55,10 @@ class Planned:
         plan = self.fixed
         lines = [str(plan)]
         if plan.at_minimum:
-            lines.append(f"Fewer would do, but with fewer than {MIN_EFFECTIVE} effective units intervals are rough.")
+            lines.append(
+                "Fewer people would be enough for the power, but intervals are unreliable below "
+                f"{MIN_EFFECTIVE} effective units."
+            )
         lines.append(
             "That is for one look at the end. If you check repeatedly and stop early, it takes "
             f"{self.watched_units:,} people for a power of {self.watched_power:.0%}; "

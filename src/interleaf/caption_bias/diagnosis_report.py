@@ -196,8 +196,8 @@ _SENTENCES = {
 _WEIGHTED = " with clicks weighted by their captions."
 _NEEDS_JUDGMENTS = (
     "Whether captions matter to {first} and {second} is unknown without judgments: the score is {before}, and "
-    "{after} with clicks weighted by their captions, but better documents that also look better would do the same. Log "
-    "grades to find out."
+    "{after} with clicks weighted by their captions, but better documents with more attractive captions would give the "
+    "same result. Log grades to find out."
 )
 _NOTHING_REMAINS = " That {winner} is better is not shown."
 _REMAINS = " The rest is significant, but not larger than what imperfect weights may leave."

@@ -2,8 +2,8 @@
 
 A feature is a property of a caption (0, 1), or a difference from its neighbours (-1, 0, 1). The paper names the ten
 per-document features that it selected from 25, but no thresholds: those here are initial values, and `tune` finds
-better ones in the data. As in the paper, matches of query terms are no feature, because better documents also have more
-of them.
+better ones in the data. As in the paper, matches of query terms are not a feature, because better documents also have
+more of them.
 """
 
 from __future__ import annotations

@@ -153,7 +153,8 @@ class CaptionModel:
             model = msgspec.convert({name: value for name, value in data.items() if name != "format"}, cls)
             _check(model)
         except (AttributeError, ValueError) as problem:
-            raise DataError(f"this is no caption model: {problem}; interleaf caption --out writes such files") from None
+            remedy = "interleaf caption --out writes such files"
+            raise DataError(f"this is not a caption model: {problem}; {remedy}") from None
         return model
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -172,7 +173,7 @@ class CaptionModel:
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
         except ValueError as error:
-            raise DataError(f"{path} is no caption model: {error}") from None
+            raise DataError(f"{path} is not a caption model: {error}") from None
 
 
 @kernel

@@ -290,7 +290,7 @@ class WeightedScores:
 
 
 def centre_score(score: float) -> float:
-    """A score from -1 to 1 as the paper reports it: .5 is no preference.
+    """A score from -1 to 1 as the paper reports it: .5 means no preference.
 
     >>> centre_score(0.0062)
     0.5031

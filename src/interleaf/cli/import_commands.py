@@ -51,7 +51,7 @@ def run_import(options: argparse.Namespace) -> None:
     if options.out is None:
         options.out = DEFAULT_OUT
         if Path(DEFAULT_OUT).exists():
-            raise DataError(f"{DEFAULT_OUT} is there already; give --out FILE, or --out {DEFAULT_OUT} to replace it")
+            raise DataError(f"{DEFAULT_OUT} already exists; give --out FILE, or --out {DEFAULT_OUT} to replace it")
     _refuse_replacing([*options.source, *([options.judged] if options.judged else [])], options.out)
     _print_counts(options, "log", IMPORTS[options.kind][0](options))
 

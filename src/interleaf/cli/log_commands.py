@@ -41,14 +41,14 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add("--margin", type=float, default=argparse.SUPPRESS, help=margin)
     cap = "with --values: largest total value of a user that counts (default: the 99th percentile)"
     add("--cap", type=float, metavar="VALUE", help=cap)
-    others = "this is one of N metrics beside the primary one, which share the confidence level"
+    others = "if this is a secondary metric: how many there are; intervals are corrected for all (Bonferroni)"
     add("--secondary", type=int, default=0, metavar="N", help=others)
     add("--look", type=_look, metavar="K/N", help="if looks are planned: this is look K of N (1/1: the only look)")
     add("--correction", default="holm", help="correction for many pairs of rankers: holm or max_t")
     add(
         "--cluster",
         default="unit",
-        help="cluster errors by unit (user); unit_and_query: to speak of similar queries",
+        help="cluster errors by unit (user); unit_and_query: if the result should also hold for other, similar queries",
     )
     add("--aa", action="store_true", help="treat as an A/A test (no difference is expected)")
     add("--holdout", type=float, metavar="SHARE", help="planned share of users in the holdout, which a check tests")
@@ -57,9 +57,9 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=pair("ARM=SHARE, such as A=0.6", float, at_last=True),
         metavar="ARM=SHARE",
-        help="planned shares of users in A/B buckets, such as A=0.6 B=0.4 (default: equal shares)",
+        help="planned shares of users in A/B arms, such as A=0.6 B=0.4 (default: equal shares)",
     )
-    start = "if the best of many was chosen: the rankers at the start (default: those in the log)"
+    start = "for logs of mode choose: all rankers of the experiment, also those never shown (default: those in the log)"
     add("--start-rankers", nargs="+", default=(), metavar="NAME", help=start)
     add_output_options(parser, "text", "json", "markdown", "html", "tally")
     add("--strict", action="store_true", help="exit with status 1 if a health check failed or a guardrail is broken")
@@ -109,7 +109,7 @@ def given_table(options: argparse.Namespace) -> str | None:
 def _look(text: str) -> tuple[int, int]:
     which, _, of = text.partition("/")
     if not (which.isdecimal() and of.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no look; give which look of how many, such as 2/5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a look; give which look of how many, such as 2/5")
     return int(which), int(of)
 
 
@@ -153,14 +153,14 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
     add("--share-with-event", type=float, default=1.0, help="without a log: share of users who have an event")
     even = "without a log: all users come equally often; otherwise a few come far more often (Pareto law)"
     add("--even-activity", action="store_true", help=even)
-    lift = "plan for every method and scheme: show that the second ranker would get this share of more clicks"
+    lift = "plan for every method and scheme: true difference to detect; the second ranker gets this share more clicks"
     add("--lift", type=float, metavar="SHARE", help=f"{lift}, such as 0.05 (default with --rankings: 0.05)")
     files = "rankings of two rankers to plan every method and scheme by, instead of a log, as TREC runs"
     add("--rankings", nargs=2, type=pair("NAME=FILE, such as new=new.run"), metavar="NAME=FILE", help=files)
     add("-k", type=int, default=10, help="with --rankings: number of documents to show")
     rates = "with --rankings: how likely people click ranks 1, 2, ...; below the last one, as 1 / rank (default: 0.3)"
     add("--click-rates", nargs="+", type=float, metavar="SHARE", help=rates)
-    spread = "how much lasting tastes differ between people, in the log of a click's chance (default: as in the log)"
+    spread = "standard deviation of personal preference in the logarithm of the click rate (default: from the log file)"
     add("--taste-spread", type=float, metavar="SPREAD", help=f"with --lift or --rankings: {spread}")
     add_output_options(parser, "text", "json")
 
@@ -179,8 +179,8 @@ def run_plan(options: argparse.Namespace) -> None:
     log_options = LogOptions(**given_log_options(options))
     if log_options.changed and not options.log:
         raise DataError(
-            f"without a log, there is nothing to read by {listed(log_options.changed)}; an option takes all words "
-            "after it: put the names of logs first, as in: plan pilot.parquet --events click purchase"
+            f"a log is needed by {listed(log_options.changed)}; put the log before the options, as in: plan "
+            "pilot.parquet --events click purchase"
         )
     tally = read_tally(options.log, log_options) if options.log else None
     people = "variance", "correlation", "impressions_per_unit", "share_with_event", "even_activity"
@@ -222,14 +222,18 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
     add("--ridge", type=float, help="ridge penalty (default: by cross-validation over experiments)")
     add("--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty (default: all but click)")
     add("--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same")
-    add("--group", metavar="TEXT", help="experiments with the same name up to TEXT, such as /, are left out together")
+    add(
+        "--group",
+        metavar="TEXT",
+        help="cross-validate by name prefix: names that agree up to TEXT, such as /, are held out together",
+    )
     add("--folds", type=int, default=16, help="folds of users, to score these experiments without overfitting; 0: none")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg", "sums")
 
 
 def run_learn(options: argparse.Namespace) -> None:
-    """Learn what a click is worth, from experiments with a known winner; analyze --credit reads --out FILE.json.
+    """Learn what a click is worth, from experiments with a known winner; save it with --out FILE.json.
 
     interleaf simulate --clicks informational --rankers 1 9 --impressions 5000 --out world.parquet && interleaf
     learn world.parquet --out credit.json
@@ -257,7 +261,7 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
         "--navigational",
         type=pair("ATTRIBUTE=VALUE, such as layout=enhanced"),
         metavar="ATTRIBUTE=VALUE",
-        help="attribute of pages with an enhanced result for a navigational query",
+        help="attribute that marks lists whose top result is shown larger",
     )
     add("--page", metavar="IMPRESSION", help="explain one impression: what each caption adds")
     add("--model", metavar="FILE", help="file of a model (an earlier --out) to use instead of learning one")

@@ -29,7 +29,8 @@ Rotating the unit secret gives every unit a new hash in the store:
 - DELETE /v1/units finds only rows that are stored from now on. Delete older rows with
   interleaf store forget UNIT --unit-secret-file OLD, as long as you have the old secret, or let --retention-days delete
   them by age.
-- Stop the service before, and start it with the new secret. A service that still runs stops writing.\
+- Stop the service before, and start it with the new secret. A service that still runs with the old
+  secret refuses all writes.\
 """
 
 
@@ -39,8 +40,8 @@ def store_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
         default=default,
-        metavar="PATH or postgresql://...",
-        help=f"store of the service (default: $INTERLEAF_STORE, else {STORE})",
+        metavar="STORE",
+        help=f"store of the service: SQLite path or postgresql:// URL (default: $INTERLEAF_STORE, else {STORE})",
     )
 
 
@@ -48,7 +49,7 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf serve`."""
     add = parser.add_argument
     store_option(parser)
-    add("--host", default="127.0.0.1", help="address to listen on; any other than a loopback address needs keys")
+    add("--host", default="127.0.0.1", help="address to listen on; other addresses than loopback require an API key")
     add("--port", type=int, default=8080, help="port to listen on")
     add("--workers", type=int, default=1, help="number of worker processes; more than one needs PostgreSQL")
     add("--unit-secret-file", type=Path, help="store user ids as hashes, keyed with the secret in this file")
@@ -66,9 +67,9 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     )
     browsers = "rate limit without a key, in requests per second and address"
     add("--max-browser-requests", type=float, default=50, help=browsers)
-    events = "addresses that are told of new verdicts, failed health checks, broken guardrails, and stopped experiments"
+    events = "URLs that receive a webhook: new verdicts, failed health checks, broken guardrails, stopped experiments"
     add("--webhook-url", nargs="+", metavar="URL", default=[], help=events)
-    add("--webhook-secret-file", type=Path, help="file with the secret that signs webhooks, and older ones below it")
+    add("--webhook-secret-file", type=Path, help="file with one signing secret per line, newest first")
     add("--webhook-allow-private", action="store_true", help="webhooks may go to private and local addresses")
     add("--public-url", metavar="URL", help="address of the dashboard in links (default: http://HOST:PORT)")
 
@@ -171,9 +172,11 @@ def open_store(address: str, create: bool = False) -> SqlStore:
 def keys_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf keys`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add = actions.add_parser("add", help="create a key and print its secret, which is not shown again")
+    add = actions.add_parser("add", help="add a key and print its secret, which is not shown again")
     add.add_argument(
-        "role", choices=("ingest", "read", "admin"), help="may send events, read reports, or do everything"
+        "role",
+        choices=("ingest", "read", "admin"),
+        help="ingest: request lists and send events; read: read reports; admin: everything",
     )
     add.add_argument("--label", default="", help="what the key is for")
     add.add_argument("--out", type=Path, metavar="FILE", help="write the secret to a new file that only you can read")
@@ -203,7 +206,7 @@ def _minute(time: int | None) -> str:
 
 
 def run_keys(options: argparse.Namespace) -> None:
-    """Create, list or revoke API keys of the live service.
+    """Add, list or revoke API keys of the live service.
 
     interleaf keys add ingest --label 'search page'
     """
@@ -242,7 +245,7 @@ def _add_key(store: SqlStore, options: argparse.Namespace, now: int) -> None:
         try:
             create_private(options.out)  # before the key exists, because its secret is shown only once
         except FileExistsError:
-            raise InterleafError(f"there is a file {options.out} already; give another --out") from None
+            raise InterleafError(f"{options.out} already exists; choose another --out") from None
     try:
         key, secret = store.add_key(
             *(options.role, options.label or options.role, now), experiment=options.experiment, expires=expires
@@ -336,7 +339,7 @@ def _forget(options: argparse.Namespace) -> None:
 def _trust_clock(options: argparse.Namespace) -> None:
     with closing(open_store(options.store)) as store:
         problem = store.trust_clock(time.time_ns() // 1000)
-    print("the clock was not in doubt" if problem is None else "from now on rows are deleted by the clock again")
+    print("the clock was already trusted" if problem is None else "from now on rows are deleted by the clock again")
 
 
 def demo_options(parser: argparse.ArgumentParser) -> None:

@@ -147,13 +147,13 @@ class LearnedCredit(FeatureCredit):
         except OSError as error:
             raise DataError(f"cannot read the learned credit {path}: {error.strerror}") from None
         except ValueError as error:
-            raise DataError(f"{path} is no learned credit: {error}") from None
+            raise DataError(f"{path} is not a learned credit: {error}") from None
         return cls.from_dict(data.get("credit", data) if isinstance(data, dict) else data, str(path))
 
     @classmethod
     def from_dict(cls, data: Any, name: str = "this") -> LearnedCredit:
         if not isinstance(data, dict) or data.get("kind") != KIND:
-            raise DataError(f"{name} is no learned credit; interleaf learn writes such files")
+            raise DataError(f"{name} is not a learned credit; interleaf learn writes such files")
         if data.get("version") != VERSION:
             raise DataError(f"{name} is of version {data.get('version')}; this interleaf reads {VERSION}: upgrade it")
         try:

@@ -75,7 +75,7 @@ class Visitors:
             if name and len(cleaned) < limits.MAX_CAPTIONS and isinstance(caption, Mapping):
                 cleaned[name] = self._caption(caption)
             else:
-                self.note("captions", "name no document, are not a mapping, or are too many")
+                self.note("captions", "do not name a document, are not a mapping, or are too many")
         return cleaned
 
     def characters(self, values: Mapping[str, int] | None) -> dict[str, int] | None:
@@ -91,7 +91,7 @@ class Visitors:
             if name and len(cleaned) < limits.MAX_CAPTIONS and length is not None and is_length:
                 cleaned[name] = length
             else:
-                self.note("characters", "name no document, are no lengths, or are too many")
+                self.note("characters", "do not name a document, are not lengths, or are too many")
         return cleaned
 
     def _caption(self, given: Mapping[str, Any]) -> dict[str, Any]:

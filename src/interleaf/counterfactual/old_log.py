@@ -78,7 +78,7 @@ class LoggedRankings:
 NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot compute it"
 NEVER_SHOWN = "a list that its own method would never show"
 NOT_RANKED = "no new rankings for its query"
-NO_LOGARITHM = "a log_probability that is no logarithm of a probability"
+NO_LOGARITHM = "a log_probability that is not the logarithm of a probability"
 UNKNOWN = "unknown method: {}"
 ROUNDING = 1e-9  # rounding error by which a log_probability may be above 0
 

@@ -132,7 +132,7 @@ def _estimates(evidence: ReuseEvidence, confidence: float) -> Iterator[tuple[str
             yield name, estimators.bound_estimates(outcomes, sums, scorer.bound(evidence.longest), confidence)
         else:
             estimates = compare.estimates(outcomes, sums.weights[:, None], confidence)
-            reason = "of the lists that the log showed alone"
+            reason = "describes only the lists that the log showed"
             if kind == UNWEIGHTED:
                 reason = "biased: not an estimate of the new rankers' preference"
             elif kind == CLIPPED and sums.lost > 0:
@@ -201,9 +201,10 @@ def _warnings(
     if effective < FEW:
         few = "a handful of impressions" if effective < HANDFUL else "few impressions"
         yield (
-            f"Weighted estimates rest on {few}: {weights.impressions:,} count as {effective:,.1f}"
+            f"Weighted estimates rest on {few}: {weights.impressions:,} impressions carry as much information as "
+            f"{effective:,.1f} equally weighted ones"
             + (", so do not use them" if effective < HANDFUL else "")
-            + (", and the answer comes almost entirely from the click model." if known_share else ".")
+            + (", and the answer depends on the click model." if known_share else ".")
         )
     if weights.largest_share is not None and weights.largest_share > 0.1:
         yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."

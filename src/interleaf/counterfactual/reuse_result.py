@@ -144,7 +144,7 @@ class ReuseResult:
             for name, one in self.weights.items()
         ]
         figures = ("usable", "effective sample size", "mean weight", "largest", "its share of all", "clipped away")
-        title = f"What they rest on, of {self.impressions:,} impressions"
+        title = f"Data behind each estimate, of {self.impressions:,} impressions"
         return Table("weights", title, ("estimator", *figures), tuple(rows), figures)
 
     @property
@@ -162,7 +162,7 @@ class ReuseResult:
         for (first, second), plan in self.plans.items():
             is_sure = isinstance(plan, str) or (first, second) not in undecided
             condition = "" if is_sure else ", if the preference is as large as this uncertain estimate"
-            sentences.append(one_line(f"Live instead, {first} against {second}{condition}: ") + str(plan))
+            sentences.append(one_line(f"In a live experiment, {first} against {second}{condition}: ") + str(plan))
         return sentences
 
     @property

@@ -36,7 +36,7 @@ def truth(engine: Engine, rankers: Sequence[str], searches: Sequence[PersonSearc
     figures = ", ".join(f"{ranker} {mean:.3f}" for ranker, mean in means.items())
     best = max(means, key=lambda ranker: means[ranker])
     return (
-        f"The truth, since what these people want is known: {best} is best. "
+        f"The simulated people's goals are known: {best} is really the best. "
         f"Mean reciprocal rank of the wanted entry, over {len(searches):,} searches: {figures}."
     )
 

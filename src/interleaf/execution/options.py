@@ -154,7 +154,7 @@ class LogOptions:
         if isinstance(self.by, str):
             yield DataError(f"by is {self.by!r}, one text; give a list of attributes, such as [{self.by!r}]")
         if self.sessions is not None and (self.by or not 0 < self.sessions < math.inf):
-            yield DataError(f"sessions={self.sessions!r} takes seconds above 0, and cannot be split by attributes")
+            yield DataError(f"sessions={self.sessions!r} must be above 0 seconds, and cannot be combined with by")
         if self.values and self.sessions is not None:
             yield DataError("values are added up by user, not by session; leave out sessions")
         if self.values and self.credit is not None:

@@ -64,11 +64,11 @@ class Experiment:
     )
     k: int = _setting("Results per page", Number(1, MAX_K, True), "how many results a page shows", 10)
     share: float = _setting("Share of units", Number(0.0001, 1), "share of units that take part", 1.0)
-    lane: str | None = _setting("Lane", Optional(Name()), "experiments of one lane never share a unit", None)
+    lane: str | None = _setting("Lane", Optional(Name()), "experiments in the same lane never share a user", None)
     offset: float | None = _setting(
         "Start within the lane",
         Optional(Number(0, 1)),
-        "where in its lane the share begins; null: the first free place when it is started",
+        "start of this experiment's share within the lane (0 to 1); null: the first free place when it is started",
         None,
     )
     holdout: float = _setting(
@@ -134,7 +134,7 @@ class Experiment:
     value_margin: float | None = _setting(
         "Margin of values",
         Optional(Number(1e-6, 1e11)),
-        "the same for metrics of values, per person with an event; null: rankers are never called alike by values",
+        "smallest value difference that matters, per person with an event; null: rankers are never alike by values",
         None,
     )
     guardrails: Mapping[str, float] = _setting(

@@ -38,7 +38,7 @@ def read_trec_session(
         data = Path(path).read_bytes()
         tree = ElementTree.fromstring(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
     except (OSError, EOFError, ElementTree.ParseError) as error:
-        raise DataError(f"{path} is no log of the TREC Session track: {error}") from None
+        raise DataError(f"{path} is not a log of the TREC Session track: {error}") from None
     grades = {} if judgments is None else read_judgments(judgments)
     rows = [
         row | {"experiment": tree.tag, "version": 1, "method": method, "arm": ENGINE, "rankers": [ENGINE]}
@@ -130,5 +130,5 @@ def _time(text: str) -> datetime:
     try:
         parts = [float(part) for part in text.split(":")]
     except ValueError:
-        raise DataError(f"{text!r} is no time; the track writes seconds, or hours:minutes:seconds") from None
+        raise DataError(f"{text!r} is not a time; the track writes seconds, or hours:minutes:seconds") from None
     return UNDATED + timedelta(seconds=sum(part * 60**place for place, part in enumerate(reversed(parts))))

@@ -142,7 +142,7 @@ def import_records(
     """Import queries and events; with `answer_of`, queries are responses of an engine."""
     files = files_of(source)
     if wrong := [str(file.path) for file in files if file.is_parquet or file.is_csv]:
-        raise DataError(f"{wrong[0]} is no file of JSON lines; give JSON lines, plain or gzip")
+        raise DataError(f"{wrong[0]} is not a file of JSON lines; give JSON lines, plain or gzip")
     imported = ImportResult()
     size = sum(file.size * (UNPACKED if file.here.suffix == ".gz" else 1) for file in files)
     with _without_collector(), ShuffleFile(size) as shuffle:

@@ -338,7 +338,7 @@ class ColumnBuilder:
 
 
 def _kinds(values: list[Any]) -> pa.Array:
-    """Names of actions; what is no text is written as JSON."""
+    """Names of actions; other values are written as JSON."""
     try:
         return pc.fill_null(pa.array(values, pa.string()), "null")
     except pa.ArrowTypeError:
@@ -358,7 +358,7 @@ def _numbers(values: list[Any]) -> pa.Array:
 
 
 def texts_in(attributes: Sequence[bytes]) -> tuple[pa.StringArray, int]:
-    """JSON of the texts in JSON attributes, and how many attributes are no texts; equal JSON is decoded once.
+    """JSON of the texts in JSON attributes, and how many attributes are not texts; equal JSON is decoded once.
 
     >>> texts, lost = texts_in([b'{"device":"phone","n":5,"deep":{}}', b"null"])
     >>> texts.to_pylist(), lost

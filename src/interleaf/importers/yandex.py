@@ -28,7 +28,7 @@ def read_yandex(path: str | PathLike[str]) -> ResultPages:
     try:
         text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is neither text nor whole gzip of it: {error}") from error
+        raise DataError(f"{path} is neither UTF-8 text nor a complete gzip file: {error}") from error
     return parse_yandex(text.split("\n"), str(path))
 
 
@@ -83,7 +83,7 @@ def _page_or_click(
     try:
         time = UNDATED + timedelta(seconds=float(passed) * unit)
     except (ValueError, OverflowError):
-        raise DataError(f"{passed!r} is no time") from None
+        raise DataError(f"{passed!r} is not a time") from None
     if kind == "Q":
         about = {"unit": session, "session": session, "time": time, "query": fields[3]}
         return about | {"attributes": {"region": fields[4]}, "documents": fields[5:], "events": []}

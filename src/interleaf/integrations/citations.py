@@ -69,7 +69,7 @@ def find_citations(answer: str, ids: Sequence[str], pattern: re.Pattern[str] | N
 
 
 def _find_cited(text: str, places: dict[str, int], count: int) -> Iterator[str]:
-    """What brackets cite; brackets with anything else are no citations."""
+    """What brackets cite; brackets with anything else are not citations."""
     for match in _BRACKETS.finditer(text):
         inside = match[1].strip()
         whole = inside.removeprefix(_PREFIX).strip()

@@ -244,7 +244,7 @@ def interleave(
     groups: Mapping[Any, Any] | None = None,
     fixed: Mapping[int, Document] | None = None,
 ) -> Interleaving:
-    """Mix rankings into one list that is fair to all of them; the same key gives the same list.
+    """Mix rankings into one list; the same key gives the same list.
 
     `groups` says which documents are variants of one thing: a list shows one of each group, and none of a group that
     has a fixed document.

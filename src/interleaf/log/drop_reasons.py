@@ -58,7 +58,7 @@ class DropReason(Code):
     WRONG_EVENT_VALUE = "wrong_event_value", "event with wrong '{}'"
     GAPS_IN_LIST = "gaps_in_list", "results of a list with gaps in their positions"
     TWO_AT_POSITION = "two_at_position", "two documents at one position of a list"
-    UNKNOWN_OWNER = "unknown_owner", "a document whose owner is no ranker of the experiment"
+    UNKNOWN_OWNER = "unknown_owner", "a document whose owner is not a ranker of the experiment"
     NOT_REPRODUCED = "not_reproduced", "rankings and key that do not give the shown list"
 
 
@@ -76,8 +76,8 @@ class EventStatus(Code):
     NO_VALUE = "without_value", "without a value"
     GUARDED = "guarded", "of a kind that only a guardrail counts"
     UNMATCHED = "unmatched", "unmatched"
-    UNPLACED = "unplaced", "of no experiment"
-    FIXED_SLOT = "fixed_slot", "a fixed slot"
+    UNPLACED = "unplaced", "without an impression in any experiment"
+    FIXED_SLOT = "fixed_slot", "on a fixed document, such as an ad"
     NOT_ON_LIST = "event_not_on_list", "on a document that the list does not show"
 
 

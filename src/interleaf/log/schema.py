@@ -3,7 +3,7 @@
 Each row is one impression; its events are a nested list. The schema, the checks, the writers and the documentation are
 derived from `COLUMNS`. A file has `interleaf.schema = 1` in its metadata. Files written by other tools can be read: a
 missing nullable column, an unknown column, or another width of the same type (int64 ranks, large strings, milliseconds)
-is no error. Times may have any zone, or none, or be text. A map may be a list of structs of a key and a value, or a
+is not an error. Times may have any zone, or none, or be text. A map may be a list of structs of a key and a value, or a
 struct of texts, as libraries without maps write it.
 """
 
@@ -21,7 +21,7 @@ from interleaf.methods.registry import ONE_LIST
 
 VERSION = 1
 VERSION_KEY = b"interleaf.schema"
-INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"  # arms; another one is an A/B bucket
+INTERLEAVED, HOLDOUT, FALLBACK = "interleaved", "holdout", "fallback"  # arms; another one is an A/B arm
 ALONE = "alone"  # the arm of a list of one ranker, where the best of many is chosen and this ranker leads by far
 
 
@@ -101,7 +101,7 @@ COLUMNS = (
         pa.string(),
         False,
         "`interleaved`, `holdout` (control list unchanged), `fallback` (a ranker failed), `alone` (in the mode "
-        "`choose`: one ranker's list), or the name of an A/B bucket",
+        "`choose`: one ranker's list), or the name of an A/B arm",
     ),
     Column("method", pa.string(), False, "spec string of the method that composed the list"),
     Column(
@@ -110,7 +110,7 @@ COLUMNS = (
         True,
         "`k1:` and digest of the random key; with `rankings`, it composes the list again; null: not by interleaf",
     ),
-    Column("page", pa.int16(), True, "how many pages were requested; ranks continue over pages"),
+    Column("page", pa.int16(), True, "number of this page; ranks continue over pages"),
     Column("log_probability", pa.float64(), True, "log of the list's probability under its method, where it has one"),
     Column("relaxed", pa.bool_(), True, "whether `optimized` could not satisfy its constraints"),
     Column("open", pa.bool_(), True, "whether more events could still arrive when the log was written"),
@@ -130,7 +130,7 @@ COLUMNS = (
     Column("lengths", pa.list_(pa.int32()), True, "length of each input ranking"),
     Column("union", pa.int32(), True, "how many distinct documents the input rankings hold together"),
     Column("teams", pa.list_(pa.int8()), True, "index of the ranker that owns each position, -1 nobody"),
-    Column("choices", pa.list_(pa.int32()), True, "how many documents some ranker has at each rank or above"),
+    Column("choices", pa.list_(pa.int32()), True, "number of different documents in the rankers' top 1, 2, ..."),
     Column("rankings", pa.list_(pa.list_(pa.string())), True, "the input rankings, for reuse and replay"),
     Column("captions", pa.list_(_struct(CAPTION)), True, "what people saw of each document"),
     Column(

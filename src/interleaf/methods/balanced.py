@@ -92,7 +92,7 @@ def _cut(ranks: Array, clicks: Array, lowest: bool) -> int:
 
 @kernel
 def probability(impression: Impression, factors: Array, settings: BalancedSettings) -> bool:
-    """One where both coins give the list, a half where one does, zero where none: all of it at the first rank."""
+    """1, 1/2 or 0, depending on how many of the two coin results give this list; stored at the first rank."""
     ways = 0
     for leader in range(2):
         if _leads_to(impression, leader, settings.fill):

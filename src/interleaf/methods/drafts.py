@@ -31,7 +31,7 @@ class TeamDraftSettings(NamedTuple):
 def draft(
     encoded: EncodedRankings, k: int, randomness: Randomness, shown: Array, teams: Array, settings: TeamDraftSettings
 ) -> int:
-    """Each round walks the rankers that can still pick in a fresh random order; one that cannot leaves for good."""
+    """Each round, the rankers pick in a new random order; a ranker that has nothing left to pick is removed."""
     rankings, depths = encoded.rankings, encoded.depths
     in_list = np.zeros(encoded.documents, np.bool_)
     best = np.zeros(len(depths), np.int64)

@@ -66,7 +66,7 @@ def _fill(tableau: Array, basis: Array, constraints: Array, values: Array, zero:
 
 @inline_kernel
 def _improve(tableau: Array, basis: Array, objective: int, tolerance: Any) -> bool:
-    """Pivot until no column lowers the objective: the steepest first, the first one once that gets nowhere."""
+    """Pivot until no column lowers the objective: largest improvement first; Bland's rule if stuck."""
     rows = len(basis)
     stalled = 0
     for _ in range(MAX_PIVOTS):

@@ -172,7 +172,7 @@ class ResolvedMethod:
         offered = self.method.schemes_for(rankers)
         if not offered:
             raise SchemeError(
-                f"{self.method.name} compares nothing, so it offers no scheme; compare its logs as A/B buckets"
+                f"{self.method.name} compares nothing, so it offers no scheme; compare its logs as A/B arms"
             )
         if name is not None and name not in offered:
             form, _, variant = name.partition("_")

@@ -1,4 +1,4 @@
-"""One ranker's list unchanged: the lists of an A/B bucket or of a holdout. Nothing is compared inside an impression."""
+"""One ranker's list unchanged: the lists of an A/B arm or of a holdout. Nothing is compared inside an impression."""
 
 from __future__ import annotations
 

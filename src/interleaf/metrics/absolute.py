@@ -21,7 +21,7 @@ MEAN, MEDIAN = "mean", "median"
 
 @dataclass(frozen=True, eq=False)
 class QueryPages:
-    """The queries of one bucket, and what users did with the results.
+    """The queries of one arm, and what users did with the results.
 
     `clicked[query, position]`, top first; seconds from the query to its `first` and `last` click, nan if there is none;
     the `units` that asked, and the `times`, in seconds.
@@ -137,7 +137,7 @@ def by_user(values: Array, units: Array, statistic: str) -> tuple[Array, Array]:
 
 
 def value(metric: AbsoluteMetric, pages: QueryPages, per_user: bool = False) -> float | None:
-    """The metric of a bucket: over all values, or per user first; None if nothing counts.
+    """The metric of an arm: over all values, or per user first; None if nothing counts.
 
     >>> clicked = np.array([[True, False], [False, True], [False, False]])
     >>> seconds = np.array([2.0, 5.0, np.nan])
@@ -188,10 +188,10 @@ def relative_difference(one: float, other: float) -> float | None:
 
 
 def compare(metric: AbsoluteMetric, better: QueryPages, worse: QueryPages, per_user: bool = False) -> MetricComparison:
-    """Compare two buckets, that of the better ranker first: over queries, or per user first."""
+    """Compare two arms, that of the better ranker first: over queries, or per user first."""
     one, other = (value(metric, pages, per_user) for pages in (better, worse))
     if one is None or other is None:
-        reason = f"a bucket has no {metric.over} to take {metric.title} over"
+        reason = f"an arm has no {metric.over} to take {metric.title} over"
         return MetricComparison(metric, one, other, Estimate(None, None, None, None, None, 0, reason), None)
     units, numbers = np.unique(np.concatenate([better.units, worse.units]), return_inverse=True)
     of_better = _by_unit(metric, better, numbers[: len(better)], len(units), per_user)

@@ -13,9 +13,9 @@ MEANINGS = {
     ABANDONMENT: "share of searches without an event that counts; more is harm",
     LATENCY: "mean milliseconds until the list was ready; more is harm",
     ZERO_RESULTS: "share of searches with an empty list; more is harm",
-    REFORMULATION: "share of searches that another search of the session follows; more is harm",
+    REFORMULATION: "share of searches followed by another search in the same session; more is harm",
     f"{FEWER}KIND": "share of searches with an event of this kind; less is harm",
-    f"{MORE}KIND": "the same share; more is harm",
+    f"{MORE}KIND": "share of searches with an event of this kind; more is harm",
 }
 MAX_GUARDRAILS, MAX_KIND = 20, 100
 EXAMPLE = {ABANDONMENT: 0.02, LATENCY: 20, f"{FEWER}purchase": 0.01}
@@ -76,7 +76,7 @@ def find_problems(guardrails: object) -> Iterator[str]:
         if metric not in MEANINGS and kind is None:
             yield f"there is no metric {metric!r} for a guardrail; there are {suggest(str(metric), MEANINGS)}"
         elif kind is not None and (not 0 < len(kind) <= MAX_KIND or not kind.isprintable()):
-            yield f"the guardrail {metric!r} names no kind of event; give one, such as '{FEWER}purchase'"
+            yield f"the guardrail {metric!r} does not name a kind of event; give one, such as '{FEWER}purchase'"
         elif metric in (f"{FEWER}KIND", f"{MORE}KIND"):
             yield f"replace KIND in the guardrail {metric!r} by a kind of event, such as '{FEWER}purchase'"
         else:

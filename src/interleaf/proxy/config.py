@@ -23,7 +23,7 @@ class ListenSection:
     listen: tuple[str, int] = toml_key(kinds.Address(), "address and port to listen on", ("127.0.0.1", 9201))
     secret_file: Path | None = toml_key(
         kinds.FilePath(),
-        "file with the secret that signs tokens and links; without it, they end with the process",
+        "file with the secret that signs tokens and links; without it, tokens become invalid at a restart",
         None,
     )
     max_connections: int = toml_key(Number(1, 100_000, True), "open connections of callers", 2000)

@@ -30,7 +30,7 @@ class ServedLists:
         self._lists: OrderedDict[bytes | str, ServedList] = OrderedDict()
 
     def add(self, keys: list[bytes | str], served: ServedList) -> bool:
-        """Remember a list by these keys; True, because it is new."""
+        """Store a list under these keys; returns True."""
         for key in keys:
             self._lists.pop(key, None)
             self._lists[key] = served

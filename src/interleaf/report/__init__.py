@@ -9,7 +9,7 @@ comparisons.py     every pair of rankers, and how it developed over time
 counts.py          lists and people that favour each ranker
 lifts.py           the clicks that each ranker would get if it were live
 unmixed_lists.py   rankers of which each unit sees one list, compared by clicks per search
-arms.py            interleaved lists, holdout and A/B buckets side by side
+arms.py            interleaved lists, holdout and A/B arms side by side
 codes.py           codes of checks and notes; how a health check is declared
 health.py          runs the health checks
 log_checks.py      checks of rows and events

@@ -1,4 +1,4 @@
-"""Absolute metrics of interleaved lists, holdout and A/B buckets, and their clustered differences."""
+"""Absolute metrics of interleaved lists, holdout and A/B arms, and their clustered differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEDIAN = "a median of a histogram, without an error"
 
 
 def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
-    """Every arm with its metrics; differences are to the control's bucket, or else to the holdout."""
+    """Every arm with its metrics; differences are to the control's own arm, or else to the holdout."""
     base = baseline(tally, settings)
     marks, numbers = tally.units.rows[:, ARMS], list(tally.arms)
     measured = {
@@ -49,10 +49,10 @@ def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
 
 def baseline(tally: Tally, settings: ReportSettings) -> str | None:
     """The arm that the others are compared with, if there is one."""
-    buckets = [ranker for ranker in tally.about.rankers if ranker in tally.arms]
-    if settings.control in buckets:
+    own = [ranker for ranker in tally.about.rankers if ranker in tally.arms]
+    if settings.control in own:
         return settings.control
-    return buckets[0] if buckets else HOLDOUT if HOLDOUT in tally.arms else None
+    return own[0] if own else HOLDOUT if HOLDOUT in tally.arms else None
 
 
 def _metrics(

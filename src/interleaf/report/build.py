@@ -37,7 +37,7 @@ from interleaf.tally.page_sums import CLICKED
 from interleaf.tally.score_sums import ONE
 
 MIN_CAP, MAX_CAP = 1e-6, 1e11  # of the total value of a unit: sums are whole numbers of 2^-24 in 64 bits
-POPULATIONS = {UNIT: "holds for these queries", UNIT_AND_QUERY: "holds for queries like these"}
+POPULATIONS = {UNIT: "valid for the queries in this log", UNIT_AND_QUERY: "valid for queries like these"}
 
 
 def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = None) -> Report:
@@ -124,7 +124,7 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         problem = "the correction max_t holds for one look at a planned time"
         raise DataError(f"{problem}; give look=(1, 1), or use the correction holm")
     if settings.secondary < 0:
-        raise DataError(f"secondary is {settings.secondary!r}; give the number of metrics beside the primary one")
+        raise DataError(f"secondary is {settings.secondary!r}; give the number of secondary metrics")
     if settings.cap is not None and not (tally.about.values and MIN_CAP <= settings.cap <= MAX_CAP):
         remedy = f"give a number from {MIN_CAP:g} to {MAX_CAP:g}, and count values (values=True)"
         raise DataError(f"cap is {settings.cap!r}, with events that count as {tally.about.events!r}; {remedy}")
@@ -143,14 +143,14 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         which, of = settings.look
         raise DataError(
             f"there is no look {which} of {of}; give which look of how many, such as 2 of 5. At most {MAX_LOOKS:,} can "
-            "be planned; without a look, the verdict rests on intervals that may be checked at any time"
+            "be planned; without a planned look, intervals are valid at any time"
         )
     if settings.holdout is not None and not 0 < settings.holdout < 1:
         raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
     for arm, share in (settings.split or {}).items():
         if arm not in tally.arms:
             there = suggest(arm, tally.arms)
-            raise DataError(f"split names the bucket {arm!r}, which the log does not have; there are {there}")
+            raise DataError(f"split names the arm {arm!r}, which the log does not have; there are {there}")
         if not 0 < share < math.inf:
             raise DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
     if settings.planned_units is not None and settings.planned_units < 1:
@@ -197,7 +197,7 @@ def _standing(tally: Tally, result: ComparisonResult, settings: ReportSettings) 
     means = result.means[:, back] * result.pairs.turn[back]
     signed, clicked = not tally.about.linear, int(tally.scores.clicked.sum())
     if tally.about.values:
-        fitted = ranking.Strengths(None, None, "values are no wins and losses")
+        fitted = ranking.Strengths(None, None, "values are not wins and losses")
     else:
         fitted = ranking.strengths(rankers, values, clicked, means, signed, settings.confidence)
     unknown = (None,) * len(rankers)

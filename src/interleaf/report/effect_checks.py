@@ -33,8 +33,8 @@ MAX_CLICKED = 0.99  # share of lists with a click: odds beyond it are too large 
 @health_check(CheckCode.UNITS_ONCE, "Units that came once")
 def units_once(data: CheckInput) -> CheckResult:
     """Do units that came on a single day click far more than others, or for another ranker? If so, look for bots that
-    take a new id for each visit. People do the reverse: those who find something come back. Heavy users may also have
-    another taste, so a different preference alone is a warning.
+    take a new id for each visit. Real users who find something come back. Heavy users may also have another taste, so
+    a different preference alone is a warning.
     """
     tally = data.tally
     units, days, (with_event, events, clicks) = _by_unit(tally)

@@ -43,7 +43,7 @@ def check_guardrails(tally: Tally, settings: ReportSettings) -> tuple[Guardrail,
 
 
 def base_of(tally: Tally, control: str | None) -> str | None:
-    """The arm with the control's own lists: its A/B bucket, or else the holdout.
+    """The arm with the control's own lists: its A/B arm, or else the holdout.
 
     Without a control it is the holdout, or else the bucket of the first ranker that has one.
     """

@@ -73,7 +73,7 @@ def mean_characters(tally: Tally) -> list[float | None]:
     return [characters / texts if texts else None for texts, characters in sums]
 
 
-@health_check(CheckCode.FAIR_LISTS, "Fair lists", interleaved=True)
+@health_check(CheckCode.FAIR_LISTS, "List probabilities", interleaved=True)
 def fair_lists(data: CheckInput) -> CheckResult:
     """Do lists have the probabilities of the method? Each ranker should own its share of each position, even if one
     is better. If not, look for caches, for lost impressions, and at the code that makes lists.
@@ -144,7 +144,7 @@ def rankings_differ(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.PASSAGE_LENGTHS, "Passage lengths", interleaved=True)
 def passage_lengths(data: CheckInput) -> CheckResult | None:
-    """Only if the log has lengths of texts: are the texts of all rankers about equally long? Models cite longer
+    """Are the texts of all rankers about equally long? Shown only if the log has lengths of texts. Models cite longer
     passages more often, so the preference may be one for length. It warns if means differ by more than 10 % and chance
     does not explain it. Cut the passages of all rankers in the same way, and compare again.
     """
@@ -176,8 +176,8 @@ def _length_p_value(first: Array, second: Array) -> float | None:
 
 @health_check(CheckCode.CONSTRAINTS_MET, "Constraints met", interleaved=True)
 def constraints_met(data: CheckInput) -> CheckResult | None:
-    """Only if not: could `optimized` satisfy its constraints in all lists? If not, use another method for such
-    rankings.
+    """`optimized` could not satisfy its constraints in some lists. Use another method for such rankings. Shown only if
+    there are such lists.
     """
     relaxed, lists = data.tally.facts.get(Fact.RELAXED, 0), max(int(data.tally.scores.impressions.sum()), 1)
     return CheckResult(
@@ -203,7 +203,7 @@ def possible_lists(data: CheckInput) -> CheckResult:
     return CheckResult(codes.grade_share(impossible / decided, 0.0, 0.01), figure, remedy)
 
 
-@health_check(CheckCode.FAIR_SEGMENTS, "Fair lists by segment", interleaved=True)
+@health_check(CheckCode.FAIR_SEGMENTS, "List probabilities by segment", interleaved=True)
 def fair_segments(data: CheckInput) -> CheckResult | None:
     """With `--by`: does each ranker pick first equally often in every segment? If not, look for a cache, or a client
     with its own code, in that segment.
@@ -235,9 +235,8 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
 @health_check(CheckCode.CLICKS_BY_RANKER, "Clicks by ranker", interleaved=True)
 def clicks_by_ranker(data: CheckInput) -> CheckResult:
     """Are clicks on the documents of one ranker lost? If it warns or fails, follow such a click from the page to the
-    log. Where a document is the next one of every ranker, team draft decides by chance who owns it and people cannot
-    know, so both owners should get equally many clicks. With other methods the check only warns, if a ranker gets
-    hardly any clicks.
+    log. If all rankers would show the same document next, team draft draws its owner at random. All owners should then
+    get equally many clicks. With other methods the check only warns, if a ranker gets hardly any clicks.
     """
     rankers, owners = data.tally.about.rankers, data.tally.evidence.draws.owners
     owned, clicks = owners[:, :, SLOTS], owners[:, :, CLICKS]

@@ -52,8 +52,8 @@ def _left_out(tally: Tally, cause: Fact, remedy: str) -> CheckResult | None:
 
 @health_check(CheckCode.ROWS_OTHER_RANKERS, "Rows of another set of rankers")
 def rows_other_rankers(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: rows that compare other rankers are not in this report. Write ranker names the same way
-    in all rows, or give another comparison another experiment name.
+    """Rows that compare other rankers are left out of this report. Write ranker names the same way in all rows, or give
+    another comparison another experiment name. Shown only if there are such rows.
     """
     rankers = ", ".join(data.tally.about.rankers)
     remedy = f"write ranker names the same way in all rows; this report compares {rankers}"
@@ -62,8 +62,8 @@ def rows_other_rankers(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.ROWS_OTHER_METHOD, "Rows of another method")
 def rows_other_method(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: lists made by another method are not in this report. Give them another version or
-    experiment name.
+    """Lists made by another method are left out of this report. Give them another version or experiment name. Shown
+    only if there are such lists.
     """
     composed = data.tally.about.composed
     remedy = f"this report covers lists made by {composed}: give lists of another method another version or experiment"
@@ -72,8 +72,8 @@ def rows_other_method(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.ROWS_OTHER_EXPERIMENT, "Rows of another experiment of nearly the same name")
 def rows_other_experiment(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: rows whose experiment has nearly the same name are not in this report. If they belong to
-    it, write the name the same way in all rows.
+    """Rows whose experiment has nearly the same name are left out of this report. If they belong to it, write the name
+    the same way in all rows. Shown only if there are such rows.
     """
     remedy = f"write the name of the experiment as {data.tally.about.experiment!r} in all rows that belong to it"
     return _left_out(data.tally, Fact.OTHER_EXPERIMENT, remedy)
@@ -81,8 +81,8 @@ def rows_other_experiment(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.ROWS_OTHER_VERSION, "Rows of another version")
 def rows_other_version(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: rows of other versions are not in this report. It fails if another version still came
-    after this one began: then some servers or clients still use the old version.
+    """Rows of other versions are left out of this report. It fails if another version still came after this one began:
+    then some servers or clients still use the old version. Shown only if there are such rows.
     """
     remedy = (
         f"this report covers version {data.tally.about.version}: select another one by its number, and make all "
@@ -93,7 +93,7 @@ def rows_other_version(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.ROWS_EXCLUDED, "Rows excluded")
 def rows_excluded(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: rows that your rules exclude. Above 50 %, check the rules."""
+    """Your rules exclude some rows. Above 50 %, check the rules. Shown only if there are such rows."""
     excluded = DropReason.EXCLUDED.details(data.tally.dropped)
     if not excluded:
         return None
@@ -121,7 +121,7 @@ def repeated_impressions(data: CheckInput) -> CheckResult:
 
 @health_check(CheckCode.TALLIES_OVERLAP, "Tallies overlap")
 def tallies_overlap(data: CheckInput) -> CheckResult | None:
-    """Only if it happens: tallies that were added share impressions, which then count twice. Add each day once."""
+    """Added tallies share impressions, so these count twice. Add each day once. Shown only if this happens."""
     shared = data.tally.facts.get(Fact.SHARED, 0)
     figure = f"about {shared:,} impressions are in two of the added tallies and count twice"
     return CheckResult(FAILED, figure, "add each day once") if shared else None
@@ -146,8 +146,8 @@ def repeated_content(data: CheckInput) -> CheckResult:
 
 @health_check(CheckCode.EVENTS_COUNTED, "Events counted")
 def events_counted(data: CheckInput) -> CheckResult | None:
-    """Only if it fails: many lists were shown and no event counts. Check that events reach the log, and that the
-    report counts their kind, dwell time and window.
+    """Many lists were shown, but no event counts. Check that events reach the log, and that the report counts their
+    kind, dwell time and window. Shown only if it fails.
     """
     tally = data.tally
     came = tally.events.total() - tally.events[EventStatus.UNPLACED]
@@ -179,7 +179,7 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
 
 
 def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
-    """A check of the share of these events among all events, except those of no experiment."""
+    """A check of the share of these events among all events, except those without an impression in any experiment."""
     total = tally.events.total() - tally.events[EventStatus.UNPLACED]
     return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
 
@@ -198,8 +198,8 @@ def events_unmatched(data: CheckInput) -> CheckResult:
 
 @health_check(CheckCode.EVENTS_NOT_ON_LIST, f"Events {EventStatus.NOT_ON_LIST.text}")
 def events_not_on_list(data: CheckInput) -> CheckResult | None:
-    """Only for logs that were joined from two tables: events on documents that are not in the list. Clicks on ads are
-    fine; otherwise look for ids that are written differently in the two tables.
+    """Some events are on documents that are not in the list. Clicks on ads are fine; otherwise look for ids that are
+    written differently in the two tables. Shown only for logs that were joined from two tables.
     """
     number = data.tally.events[EventStatus.NOT_ON_LIST]
     remedy = "fine for ads; otherwise log the same document ids in both tables"
@@ -231,7 +231,9 @@ def events_repeated(data: CheckInput) -> CheckResult:
 
 @health_check(CheckCode.EVENTS_IDLE, f"Events {Fact.IDLE.text}")
 def events_idle(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: events of kinds that no metric of the experiment counts. Look for misspelt kinds."""
+    """Some events have kinds that no metric of the experiment counts. Look for misspelt kinds. Shown only if there are
+    any.
+    """
     idle = data.tally.facts.get(Fact.IDLE, 0)
     remedy = "send the kinds that the experiment counts, spelt exactly as in its settings"
     return _lost(data.tally, idle, remedy, fail=1.0) if idle else None
@@ -239,7 +241,7 @@ def events_idle(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {EventStatus.NO_TIME.text}")
 def events_without_time(data: CheckInput) -> CheckResult | None:
-    """Only if there are any: the times of events cannot be read. Fix the code that writes the log."""
+    """The times of some events cannot be read. Fix the code that writes the log. Shown only if there are any."""
     number = data.tally.events[EventStatus.NO_TIME]
     result = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
     return result._replace(figure=f"{result.figure} have no time that can be read") if number else None
@@ -247,7 +249,9 @@ def events_without_time(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.EVENTS_UNPLACED, f"Events {EventStatus.UNPLACED.text}")
 def events_unplaced(data: CheckInput) -> CheckResult | None:
-    """Only for a service: events that match no impression of any experiment. Look for wrong ids and lost responses."""
+    """Some events match no impression of any experiment. Look for wrong ids and lost responses. Shown only for a
+    service.
+    """
     unplaced = data.tally.events[EventStatus.UNPLACED]
     return CheckResult(
         grade_share(unplaced / data.tally.events.total(), 0.01, 1.0),

@@ -35,7 +35,7 @@ class VerdictCode(Code):
     WORSE = "worse", "the interval is below 0: people prefer the control"
     NO_WORSE = "no_worse", "the interval is above -d: the candidate may be worse, but by less than matters"
     NO_BEST = "no_best", "only one of many rankers is left, but it is not shown that none of the others is better"
-    UNDECIDED = "undecided", "nothing of this is shown yet"
+    UNDECIDED = "undecided", "none of the above is shown yet"
 
 
 class GuardrailCode(Code):
@@ -223,7 +223,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class ReportArm:
-    """One arm of the experiment: interleaved, holdout, fallback, or an A/B bucket, with its absolute metrics."""
+    """One arm of the experiment: interleaved, holdout, fallback, or an A/B arm, with its absolute metrics."""
 
     name: str
     impressions: int

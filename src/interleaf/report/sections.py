@@ -206,16 +206,14 @@ def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
     if lift.bounds is not None:
         low, high = lift.bounds
         sentence += (
-            " It may be anything from "
-            f"{100 * low:+.1f} to {100 * high:+.1f} %, because the mixed lists never show a part of its own list."
+            f" Some documents of {first}'s own list were never shown; depending on clicks on them, the change is "
+            f"{100 * low:+.1f} to {100 * high:+.1f} %."
         )
     winner = report.verdict.winner
     if winner is None or not report.verdict.trusted or not lift.is_loss_of(winner):
         return sentence
     if report.method == ONE_LIST:
-        sentence += (
-            " The A/B test says otherwise. It is direct, and this number rests on assumptions: rely on the A/B test."
-        )
+        sentence += " This contradicts the A/B test. Rely on the A/B test; the lift is a model estimate."
     else:
         sentence += (
             f" In interleaved lists people prefer the documents of {names[winner]}, but its own list would get fewer "
@@ -237,10 +235,10 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         pairs = {(pair.first, pair.second) for pair in _brief_pairs(report)}
         some = [one for one in report.lifts if (one.first, one.second) in pairs]
         known = [one for one in some if one.lift is not None][:MAX_LIFTS]
-        return Section("lift", "If it were live", tuple(say_lift(one, report, names) for one in known or some[:1]))
+        return Section("lift", "Lift", tuple(say_lift(one, report, names) for one in known or some[:1]))
     words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
     if words and report.lifts[0].lift is None and not report.examination:
-        return Section("lift", "If it were live", tuple(words))
+        return Section("lift", "Lift", tuple(words))
     if any(one.lift is not None for one in report.lifts):
         others = "people see it on average" if report.method == ONE_LIST else "the interleaved lists show it"
         words.append(
@@ -274,7 +272,7 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
             words.append(f"Too few clicks for rank {', '.join(guesses)}: the decline of the ranks nearby is used.")
     grids = [grid, curve] if report.examination else [grid]
     words += say_left_out("Shown are", len(grid.rows), len(report.lifts), "comparisons")
-    return _section("lift", "If it were live", tuple(words), grids, names, folded=False)
+    return _section("lift", "Lift", tuple(words), grids, names, folded=False)
 
 
 def _percent_span(interval: tuple[float, float]) -> str:
@@ -418,10 +416,10 @@ def neutrality(report: ReportData, names: Names) -> Section | None:
         "its top document. Mean reciprocal rank: how high its documents are, on average."
         + " Mean characters: how long the texts are that it owns, on average."
         * has_lengths,
-        "The numbers of two rankers should be about the same. The check Fair lists tests whether the draw was fair."
+        "The numbers of two rankers should be about the same. The check List probabilities tests whether they are."
         if len(report.neutrality) == 2
-        else "Rankers that agree with others share documents with them, so their numbers are higher. That is no fault. "
-        "The check Fair lists tests what must be equal.",
+        else "Rankers that agree with others share documents with them, so their numbers are higher. That is not a "
+        "fault. The check List probabilities tests what must be equal.",
     )
     return _section("neutrality", "Neutrality", words, [grid], names, folded=False)
 
@@ -436,7 +434,7 @@ def _heterogeneity(attribute: str, rows: list[Segment], report: ReportData) -> s
         return f"Segments by {attribute} differ from each other (adjusted p: {probability(least)})."
     return (
         f"Segments by {attribute} do not differ more than chance explains (adjusted p: {probability(least)}), "
-        "so use the estimate of all, not that of one segment."
+        "so use the overall estimate."
     )
 
 
@@ -452,7 +450,7 @@ def segments(report: ReportData, names: Names) -> Section | None:
         grids.append(comparison_grid(report, model.BY_SEGMENT, "segments", f"By {names[attribute]}", labelled))
     words = (
         f"Comparisons made here: {count(len(every))}. Among many, some look different by chance alone: use the "
-        "adjusted p, which is corrected for all of them, and test a surprise in the next experiment.",
+        "adjusted p, which is corrected for all of them, and confirm an unexpected segment result in a new experiment.",
         *(
             _heterogeneity(names[name], list(rows), report)
             for name, rows in groupby(report.segments, attrgetter("attribute"))

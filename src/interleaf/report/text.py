@@ -119,5 +119,5 @@ def _section(section: Section) -> str:
 
 
 def _line(text: str) -> str:
-    """Text at the beginning of a line, escaped so that it is no heading, quotation, list or rule."""
+    """Text at the beginning of a line, escaped so that it is not a heading, quotation, list or rule."""
     return re.sub(r"^(\d*)(?=[#>+=.)-])", r"\1\\", escape(text.strip()))

@@ -43,8 +43,9 @@ def units_known(data: CheckInput) -> CheckResult:
 
 @health_check(CheckCode.UNITS_COME_BACK, "Units come back")
 def units_come_back(data: CheckInput) -> CheckResult | None:
-    """Only if it warns, from 1,000 impressions with a unit, or 200 on two days: do ids last? If nearly every impression
-    has a new unit, ids may change with each request. `interleaf.visitor_id` gives visitors a lasting id.
+    """Do user ids last? Tested from 1,000 impressions with a unit, or 200 over two days; shown only if it warns. If
+    nearly every impression has a new unit, ids may change with each request. `interleaf.visitor_id` gives visitors a
+    lasting id.
     """
     tally, alone = data.tally, data.tally.facts.get(Fact.OWN_UNIT, 0)
     units, visits = tally.units.count() - alone, tally.impressions - alone
@@ -77,8 +78,8 @@ def enough_units(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.LIGHT_USERS_AGREE, "Light users agree")
 def light_users_agree(data: CheckInput) -> CheckResult | None:
-    """Only if they do not: does the preference hold if each person counts once? If not, a few heavy users make the
-    difference.
+    """Does the preference hold if each person counts once? If not, a few heavy users make the difference. Shown only if
+    it does not.
     """
     for one in data.result.comparisons if data.result else ():
         if one.winner and (one.estimate or 0.0) * (one.per_person_estimate or 0.0) < 0:
@@ -184,28 +185,28 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
 
 @health_check(CheckCode.AB_SPLIT, "A/B split")
 def ab_split(data: CheckInput) -> CheckResult | None:
-    """With A/B buckets: do they have the planned sizes (`--split`), or equal sizes? If not, look for redirects, bots
+    """With A/B arms: do they have the planned sizes (`--split`), or equal sizes? If not, look for redirects, bots
     and late joins.
     """
     tally, split = data.tally, data.settings.split
-    buckets = sorted(split or tally.arms.keys() - {INTERLEAVED, HOLDOUT, FALLBACK})
-    if len(buckets) < 2:
+    arms = sorted(split or tally.arms.keys() - {INTERLEAVED, HOLDOUT, FALLBACK})
+    if len(arms) < 2:
         return None
-    places = np.array([list(tally.arms).index(name) for name in buckets])
+    places = np.array([list(tally.arms).index(name) for name in arms])
     inside = tally.units.rows[:, [ARMS]] >> places & 1
     inside = inside[inside.sum(axis=1) == 1]
-    planned = np.array([split[name] if split else 1.0 for name in buckets])
+    planned = np.array([split[name] if split else 1.0 for name in arms])
     planned /= planned.sum()
     tests = share_tests(inside, np.ones_like(inside), planned) if len(inside) else ()
     worst = codes.smallest(holm([test.p_value for test in tests]))
     if worst is None:
-        return CheckResult(SKIPPED, tests[0].reason if tests else "no unit is in one bucket only")
+        return CheckResult(SKIPPED, tests[0].reason if tests else "no unit is in one arm only")
     p_value, place = worst
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"{tests[place].share:.2%} of all units in buckets are in {buckets[place]} ({planned[place]:.2%} planned), "
+        f"{tests[place].share:.2%} of all units in A/B arms are in {arms[place]} ({planned[place]:.2%} planned), "
         f"adjusted p = {p_value:.2g}",
-        "units are lost or added in one bucket: look for redirects, bots, late joins; or give planned shares (split)",
+        "units are lost or added in one arm: look for redirects, bots, late joins; or give planned shares (split)",
     )
 
 

@@ -163,8 +163,8 @@ def _of_two(one: Comparison, settings: ReportSettings, value_cap: float | None) 
     if one.unanimous is not None:
         number = (one.wins or 0) + (one.losses or 0) or one.clicked
         return (
-            f"All {number:,} lists where clicks favoured one of the two favoured {one.unanimous}. That is too uniform "
-            "to compute an interval: check that real people clicked, or wait for a list that differs."
+            f"All {number:,} lists with a preference favour {one.unanimous}, so no interval can be computed: check "
+            "that real people clicked, or wait for a list that differs."
         ), None
     if one.estimate is None or one.interval is None:
         reason = one.reasons.get("interval", "")
@@ -181,7 +181,7 @@ def _of_two(one: Comparison, settings: ReportSettings, value_cap: float | None) 
             f"{signed(one.estimate)}, and the data of {one.units:,} units allow anything from {span(one.interval)}."
         ), None
     shares, sure = _shares(one, one.winner), _sure(one, settings, gap)
-    return f"People prefer {one.winner} to {one.loser}{shares}. Chance does not explain that: {sure}.", one.winner
+    return f"People prefer {one.winner} to {one.loser}{shares}. The difference is significant: {sure}.", one.winner
 
 
 def _of_arms(
@@ -203,24 +203,24 @@ def _of_arms(
             f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
         ), None
     sure = _sure(one, settings, gap, verb)
-    return f"The list of {one.winner} gets more {counted}. Chance does not explain that: {sure}.", one.winner
+    return f"The list of {one.winner} gets more {counted}. The difference is significant: {sure}.", one.winner
 
 
 def _within_margin(one: Comparison, settings: ReportSettings, what: str = "", verb: str = "is") -> str:
     """That two rankers are alike, or that the first is no worse; empty if neither is shown, or if there is a winner."""
     if VerdictCode.ALIKE in one.statements:
         shown = f"{one.first} and {one.second} are alike"
-        preferred = "" if one.winner is None else f"{one.winner} is preferred, but by less than the margin. "
+        preferred = f"{one.winner} is preferred, but by less than the margin of {settings.margin:g}."
+        matters = _meaning(settings) if one.winner is None else preferred
     elif one.winner is None and _all_state(VerdictCode.NO_WORSE, _about_control([one], settings)):
-        shown, preferred = f"{one.first} is no worse than {one.second}", ""
+        shown, matters = f"{one.first} is no worse than {one.second}", _meaning(settings)
     else:
         return ""
-    what = what or f"the score of {one.first} over {one.second}"
-    return f"{shown}: {_sure(one, settings, what, verb)}. {preferred}{_meaning(settings)}"
+    return f"{shown}: {_sure(one, settings, what, verb)}. {matters}"
 
 
 def _meaning(settings: ReportSettings) -> str:
-    return f"Differences below {settings.margin:g}, the margin, do not matter."
+    return f"Differences below the margin of {settings.margin:g} do not matter."
 
 
 def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
@@ -258,14 +258,14 @@ def _shares(one: Comparison, winner: str) -> str:
 
 def _sure(one: Comparison, settings: ReportSettings, what: str = "", verb: str = "is") -> str:
     """The score with its interval and confidence, signed as in all tables: below 0 if the second ranker wins."""
-    whose = "its score" if one.winner == one.first else f"the score of {one.first} over {one.second}"
     low, high = one.interval or (0.0, 0.0)
     when = "valid even if you check repeatedly"
     if settings.look is not None:
         which, of = settings.look
         when = "at this one look" if of == 1 else f"at look {which} of {of}"
     score = f"{signed(one.estimate or 0.0)}, between {signed(low)} and {signed(high)}"
-    return f"{what or whose} {verb} {score} with {settings.confidence:.0%} confidence, {when}"
+    what = what or f"the score of {one.first} over {one.second}"
+    return f"{what} {verb} {score} with {settings.confidence:.0%} confidence, {when}"
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:

@@ -25,7 +25,7 @@ from interleaf.store.records import Stored
 from interleaf.store.watch import Change, Watched
 
 MIN_PAUSE = 3600 * SECOND  # between two changes of a kind that are noted of an experiment, in microseconds
-HELD_BACK = "stop held back"
+HELD_BACK = "automatic stop postponed"
 MAX_TRIES = 10
 FIRST_DELAY, DELAY_FACTOR, MAX_DELAY = 30.0, 3.0, 6 * 3600.0  # seconds; the tenth try is about 21 hours after the first
 JITTER = 0.2  # share by which a delay may be shorter or longer
@@ -193,7 +193,9 @@ class Automation:
         problem = self._service.read_time().problem if stop else None
         if problem is not None:
             if not watched.values.get(HELD_BACK):
-                changes.append(Change(HELD_BACK, True, f"{stop}; but the clock is in doubt, so it runs on: {problem}"))
+                changes.append(
+                    Change(HELD_BACK, True, f"{stop}; but the system clock is not trusted, so it continues: {problem}")
+                )
             stop = ""
         if not changes and not stop:
             return None

@@ -144,7 +144,7 @@ async def delete_confirmed(service: Service, request: Request, confirmed: str) -
     """Delete an experiment whose name was confirmed; returns how many impressions it had."""
     name = (await service.experiment(request.path_params["name"])).settings.name
     if confirmed != name:
-        problem = f"{name!r} would be deleted with all its rows, for good; to confirm that, repeat its name"
+        problem = f"{name!r} would be permanently deleted with all its rows; to confirm that, repeat its name"
         raise ApiError(422, "not_confirmed", problem, "confirm")
     try:
         impressions = await asyncio.to_thread(service.store.delete, name, service.clock())

@@ -130,7 +130,7 @@ def _check(place: Place) -> None:
         try:
             ipaddress.ip_network(proxy)
         except ValueError as error:
-            raise InterleafError(f"the trusted proxy {proxy!r} is no address or network: {error}") from None
+            raise InterleafError(f"the trusted proxy {proxy!r} is not an address or network: {error}") from None
     with socket.socket(socket.AF_INET6 if ":" in place.host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -64,7 +64,7 @@ def _check_url(url: str) -> SplitResult:
     except ValueError:
         is_valid = False
     if not is_valid or not url.isascii() or not url.isprintable() or " " in url or "#" in url:
-        raise InterleafError(f"{url!r} is no web address; give one such as 'https://alerts.example/interleaf'")
+        raise InterleafError(f"{url!r} is not a web address; give one such as 'https://alerts.example/interleaf'")
     if parts.username is not None or parts.password is not None:
         host = parts.hostname
         raise InterleafError(

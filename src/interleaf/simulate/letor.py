@@ -55,7 +55,7 @@ _MESSAGES = {
 }
 _NOT_FINITE = "{word} has a value that is not finite; replace it by a number, or leave the feature out, which means 0"
 _TOO_LARGE = "{word} has a value beyond the range of 32-bit floats (3.4e38); scale the feature down"
-_LONG_LINE = f"a line of over {MAX_LINE_BYTES // 2**20} MiB; this is no LETOR text"
+_LONG_LINE = f"a line of over {MAX_LINE_BYTES // 2**20} MiB; this is not LETOR text"
 _BINARY = (
     "a zero byte; this is a binary file (packed, or in UTF-16), not LETOR text; give plain text, or text packed by gzip"
 )

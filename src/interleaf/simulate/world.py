@@ -137,7 +137,7 @@ class World:
     """People who search judged documents and see interleaved lists.
 
     `rankers` as `simulate.run` takes them, named A, B, ... or by a mapping. `arms` gives shares of the units to a
-    `holdout` (the first ranker's list unchanged) and to A/B buckets (a ranker's name); the rest sees interleaved lists.
+    `holdout` (the first ranker's list unchanged) and to A/B arms (a ranker's name); the rest sees interleaved lists.
     With `relabel`, the names of the first two rankers are exchanged for a random half of the units: if the mean taste
     is 0, no ranker is preferred on average.
 
@@ -162,7 +162,7 @@ class World:
         check_k(self.k)
         check_rankers(self.names, self.chosen)
         if not self.chosen.method.schemes:
-            raise DataError(f"{self.chosen} compares nothing; give a method that does, and A/B buckets by arms=")
+            raise DataError(f"{self.chosen} compares nothing; give a method that does, and A/B arms by arms=")
         arms_of(self.arms, self.names, self.chosen, None)
         habits_of(self.people, self.data.max_grade + 1)
 

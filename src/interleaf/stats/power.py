@@ -72,9 +72,9 @@ class Plan:
     def __str__(self) -> str:
         power = f"{self.power:.0%}" if self.power < 0.99 else "more than 99%"
         return (
-            f"{self.units:,} people who come, of whom about {self.units_with_event:,} have an event (about "
-            f"{self.impressions:,} impressions with an event), show a preference of {self.effect:.4g} in {power} of "
-            f"experiments, at a confidence of {self.confidence:.4g}."
+            f"You need {self.units:,} people (about {self.units_with_event:,} with an event, and about "
+            f"{self.impressions:,} impressions with an event) to detect a preference of {self.effect:.4g} with {power} "
+            f"power at {100 * self.confidence:.4g}% confidence."
         )
 
 

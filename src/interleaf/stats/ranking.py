@@ -226,7 +226,7 @@ def bradley_terry(wins: Array, start: Array | None = None) -> Array:
         if np.abs(step).max(initial=0.0) < CLOSE:
             centred: Array = values - values.mean(axis=-1, keepdims=True)
             return centred
-    raise DataError(f"strengths did not settle in {STEPS} steps; the wins are all but one-sided")
+    raise DataError(f"strengths did not settle in {STEPS} steps; one ranker wins nearly every comparison")
 
 
 def _shares(values: Array, least: float) -> Array:

@@ -133,7 +133,7 @@ class FoldedSums:
         head = json.loads(line)
         ends = np.cumsum(head["sizes"]).tolist()
         if len(rest) != ends[-1]:
-            raise DataError(f"stored sums have {len(rest)} bytes, but should have {ends[-1]}; the store is damaged")
+            raise DataError(f"the store is damaged: a stored sum has {len(rest)} bytes instead of {ends[-1]}")
         sums = cls(task)
         sums.impressions, sums._is_split = head["impressions"], head["is_split"]
         sums._book.dropped, sums._book.events = Counter(head["dropped"]), Counter(head["events"])

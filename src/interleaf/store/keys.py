@@ -52,7 +52,7 @@ class KeyStore:
                 *(key.id, hash_of(secret), role, label, now, experiment, expires),
             )
         if not is_new:
-            raise StateError(f"the key {key.id} was made already; its secret was shown then")
+            raise StateError(f"the key {key.id} already exists: this form was already sent; the secret was shown once")
         return key, secret
 
     def keys(self) -> list[AccessKey]:

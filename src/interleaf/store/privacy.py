@@ -132,7 +132,7 @@ def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
         remark = "another one" if is_given else "none"
     return (
         f"units are {stored} since {day_of(since)}, and {remark} was given: each person would get a second name in the "
-        f"store, and deleting a unit would miss rows; {remedy}, or change it for good with {ROTATE}"
+        f"store, and deleting a unit would miss rows; {remedy}, or change it permanently with {ROTATE}"
     )
 
 

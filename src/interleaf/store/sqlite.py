@@ -231,7 +231,7 @@ def _translate_errors() -> Iterator[None]:
         raise DataError(f"the store cannot hold that: {error}") from None
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-            raise DataError("the file is no database of SQLite; give another file, or a new name") from None
+            raise DataError("the file is not an SQLite database; give another file, or a new name") from None
         raise StoreError(f"the store is away: {error}; try again") from error
 
 

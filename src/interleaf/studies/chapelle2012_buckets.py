@@ -1,4 +1,4 @@
-"""C12's published numbers, and simulated experiments: pairs of rankers of known order, and people in buckets."""
+"""C12's published numbers, and simulated experiments: pairs of rankers of known order, and A/B arms."""
 
 from __future__ import annotations
 

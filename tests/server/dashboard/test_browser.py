@@ -94,7 +94,7 @@ def test_an_experiment_is_made_watched_stopped_decided_and_exported(address: str
     assert page.evaluate("violations") == []
 
     page.locator("#stopping summary").click()
-    page.get_by_role("button", name="Stop it for good").click()
+    page.get_by_role("button", name="Stop it permanently").click()
     page.get_by_label("What was decided").fill("ship <i>it</i>")
     page.get_by_role("button", name="Write it down").click()
     expect(page.locator("#verdict")).to_contain_text("ship <i>it</i>")

@@ -74,7 +74,7 @@ def test_an_experiment_goes_from_form_to_decision(visitor: Visitor) -> None:
     assert "No impressions yet" in started.text
     assert "v1/experiments/shoes/interleave" in started.text
     assert "It is over" not in started.text
-    assert "<details" in started.text[: started.text.index("Stop it for good")]  # in two steps, without a script
+    assert "<details" in started.text[: started.text.index("Stop it permanently")]  # in two steps, without a script
     stopped = visitor.send("/experiments/shoes", "/experiments/shoes/stop")
     assert "It is over: only its notes can be edited." in stopped.text
     assert "What was decided" in stopped.text
@@ -168,7 +168,7 @@ def test_the_page_shows_the_verdict_its_health_and_every_part(visitor: Visitor) 
     assert places == sorted(places)
     text = Elements(page).text
     assert "People prefer candidate to production" in text
-    assert "It is safe to watch" in text
+    assert "You can check this at any time" in text
     assert "120 of 120 planned units" in text
     assert "1 × click + 5 × purchase" in text
     assert "Among many, some look different by chance alone" in text

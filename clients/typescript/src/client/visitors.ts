@@ -80,7 +80,7 @@ export class Visitors {
     for (const [document, value] of Object.entries(values)) {
       const length = inRange(value, 0, LIMITS.MAX_CHARACTERS);
       if (isDocument(document) && cleaned.size < LIMITS.MAX_CAPTIONS && length !== null) cleaned.set(document, length);
-      else this.note("characters", "name no document, are no lengths, or are too many");
+      else this.note("characters", "do not name a document, are not lengths, or are too many");
     }
     return Object.fromEntries(cleaned);
   }

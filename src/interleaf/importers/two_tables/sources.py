@@ -78,7 +78,7 @@ def _of_frame(source: Any, table: str) -> TableSource:
                 return _of_batches("", columns, _streamed(source))
             reader = pa.RecordBatchReader.from_stream(source)
         except pa.ArrowException as problem:
-            raise DataError(f"the {table} of type {kind} are no table ({problem}); give one") from None
+            raise DataError(f"the {table} of type {kind} are not a table ({problem}); give one") from None
         return _of_batches("", reader.schema, reader)
     raise DataError(f"the {table} are of type {kind}; give a path, an address with ?query=, or a data frame")
 

@@ -93,7 +93,7 @@ _LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
 async def show_keys(visit: Visit) -> Response:
     """The page with all keys."""
     made = visit.request.query_params.get("made", "")
-    problem = f"The key {made[:40]} was made already, and its secret was shown then. To have another, fill in the form."
+    problem = f"The key {made[:40]} already exists, and its secret was shown once. To have another, fill in the form."
     return await _page(visit, problem=problem if made else "")
 
 

@@ -225,7 +225,7 @@ def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
     """The checks that this experiment runs; or that it is an A/B test."""
     checks = [_one_list(settings, report)] if settings.mode == ONE_LIST else []
     if settings.mode == AA:
-        checks.append(_alike("A/A", "Every ranker is given the control's ranking", report))
+        checks.append(_alike("A/A", "All names show the control's ranking", report))
     if settings.mode == RELABELLED:
         how = "The names of the rankers are swapped at random for each unit"
         checks.append(_alike("Relabelled A/A", how, report))
@@ -384,5 +384,5 @@ def _advice(settings: Experiment, report: Report) -> tuple[str, ...]:
         differences = f"a difference from {span(pairs[0].interval or (0.0, 0.0))}"
     return (
         f"If {differences} would not matter to you, stop it and keep {control}.",
-        "Otherwise let it run: anytime intervals stay valid, and get narrower with more units.",
+        "Otherwise keep it running; intervals remain valid and get narrower.",
     )
