@@ -12,7 +12,16 @@ from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick
 from interleaf.kernels.randomness import bytes_of, key_of
 from interleaf.methods.registry import METHODS
 from interleaf.simulate import Judged, run, sweep, synthetic
-from interleaf.simulate.rankers import Ranker, at_random, rank, read_run, read_scores, scores_of, shuffled_top, swapped
+from interleaf.simulate.rankers import (
+    Ranker,
+    at_random,
+    rank,
+    read_run_scores,
+    read_scores,
+    scores_of,
+    shuffled_top,
+    swapped,
+)
 from interleaf.simulate.run import ndcg, ndcg_by_query
 
 DATA = synthetic(queries=60, documents=(4, 30), features=6, grades=3, seed=4)
@@ -215,7 +224,7 @@ def test_scores_and_runs_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "scores").write_text("0.5\n1e3\n-2\n")
     assert read_scores(tmp_path / "scores", data).tolist() == [0.5, 1000.0, -2.0]
     (tmp_path / "run").write_text("0 Q0 q0-d2 1 7.5 mine\n1 Q0 1 1 3 mine\n")
-    scores = read_run(tmp_path / "run", data)
+    scores = read_run_scores(tmp_path / "run", data)
     assert scores[1:].tolist() == [7.5, 3.0]
     assert scores[0] < 3.0
 
@@ -235,4 +244,4 @@ def test_scores_and_runs_are_read_from_files(tmp_path: Path) -> None:
 def test_a_broken_run_is_refused_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run").write_text(text)
     with pytest.raises(DataError, match=message):
-        read_run(tmp_path / "run", judged([[0, 1], [2]], [[1.0, 2.0], [3.0]]))
+        read_run_scores(tmp_path / "run", judged([[0, 1], [2]], [[1.0, 2.0], [3.0]]))

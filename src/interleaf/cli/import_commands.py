@@ -112,7 +112,7 @@ def _import(options: argparse.Namespace) -> ImportResult:
 
 
 def _trec(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.counterfactual.new_rankings import read_run
+    from interleaf.log.trec_runs import read_run
 
     return _compose({name: read_run(path) for name, path in _ranker_files(options.source).items()}, options)
 

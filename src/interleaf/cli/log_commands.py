@@ -190,7 +190,7 @@ def run_plan(options: argparse.Namespace) -> None:
 def _plan_methods(options: argparse.Namespace) -> MethodPlans:
     """The plan of every method and scheme, from a log or from two files of rankings."""
     from interleaf.analysis.method_plans import plan_methods
-    from interleaf.counterfactual.new_rankings import read_run
+    from interleaf.log.trec_runs import read_run
 
     if wrong := [name for name in ("effect", "units", "sessions", "values") if getattr(options, name)]:
         refused = " and ".join(f"--{name}" for name in wrong)
