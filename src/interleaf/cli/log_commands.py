@@ -289,6 +289,8 @@ def reuse_options(parser: argparse.ArgumentParser) -> None:
         help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker in the log",
     )
     add_log_options(parser, "reuse")
+    by = "method to compare the new rankers by (default: the method that made most lists)"
+    add("--compare-by", metavar="SPEC", help=by)
     add("--clip", type=float, default=10.0, metavar="W", help="maximum weight of an impression in the clipped estimate")
     add_confidence(parser)
     add("--seed", type=int, default=0, help="random seed of the new rankers' lists")
@@ -316,5 +318,5 @@ def run_reuse(options: argparse.Namespace) -> None:
     if len(rankings) < len(options.rankings):
         names = " ".join(name for name, _ in options.rankings)
         raise DataError(f"--rankings names a ranker twice: {names}; give each a name of its own")
-    settings = keywords(options, "clip", "confidence", "seed") | given_log_options(options)
+    settings = keywords(options, "compare_by", "clip", "confidence", "seed") | given_log_options(options)
     write_output(options, reuse(options.log, rankings, **settings))

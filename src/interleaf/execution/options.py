@@ -60,7 +60,7 @@ class LogOptions:
     method: str | None = _option(
         None,
         "method to score the lists by (default: the method that made them)",
-        special={"reuse": {"help": "method to compare the new rankers by (default: the method that made most lists)"}},
+        [verb for verb in ALL if verb != "reuse"],
         metavar="SPEC",
     )
     events: str | Mapping[str, float] = _option(
