@@ -216,11 +216,11 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
         help="ranker known to be better (default: the winner if all clicks count the same; without one, skip it)",
     )
     add("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of Chapelle et al. 2012)")
-    add("--captions", metavar="FILE", help="file of a caption model, whose click weight becomes a feature")
+    add("--caption-model", metavar="FILE", help="file of a caption model, whose click weight becomes a feature")
     add("--ridge", type=float, help="ridge penalty (default: by cross-validation over experiments)")
     add("--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty (default: all but click)")
     add("--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same")
-    add("--group", metavar="TEXT", help="experiments with the same name up to TEXT, such as /, are left out together")
+    add("--groups", metavar="TEXT", help="experiments with the same name up to TEXT, such as /, are left out together")
     add("--folds", type=int, default=16, help="folds of users, to score these experiments without overfitting; 0: none")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg", "sums")
@@ -235,9 +235,9 @@ def run_learn(options: argparse.Namespace) -> None:
     from interleaf.caption_bias import CaptionModel
     from interleaf.click_value.learn import fit, training_of
 
-    captions = CaptionModel.load(options.captions) if options.captions else None
+    captions = CaptionModel.load(options.caption_model) if options.caption_model else None
     training = training_of(options.log, options.features, captions, LogOptions(**given_log_options(options)))
-    groups = (lambda name: name.partition(options.group)[0]) if options.group else None
+    groups = (lambda name: name.partition(options.groups)[0]) if options.groups else None
     settings = keywords(options, "ridge", "ridge_on", "examples", "folds", "confidence")
     lesson = fit(training, dict(options.better), groups=groups, **settings)
     write_output(options, lesson, sums=training.save, svg=lambda: to_svg(lesson.charts()["worth"]))
@@ -257,7 +257,7 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
         metavar="ATTRIBUTE=VALUE",
         help="attribute of pages with an enhanced result for a navigational query",
     )
-    add("--page", metavar="IMPRESSION", help="explain one impression: what each caption adds")
+    add("--impression", metavar="IMPRESSION", help="explain one impression: what each caption adds")
     add("--model", metavar="FILE", help="file of a model (an earlier --out) to use instead of learning one")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg")
@@ -266,14 +266,15 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
 def run_caption(options: argparse.Namespace) -> None:
     """Test whether captions (titles, snippets, URLs) explain a preference.
 
-    interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 --out
-    world.parquet && interleaf caption world.parquet
+    interleaf simulate --rankers 10 9 --clicks realistic --caption-strength 1.5 --caption-lean 1 --impressions 5000
+    --out world.parquet && interleaf caption world.parquet
     """
     from interleaf.caption_bias import CaptionModel, caption
 
     model = CaptionModel.load(options.model) if options.model else None
-    settings = keywords(options, "tune", "held_out", "weights", "page", "confidence") | given_log_options(options)
-    write_output(options, caption(options.log, model, flag=options.navigational, **settings))
+    names = "tune", "held_out", "weights", "navigational", "impression", "confidence"
+    settings = keywords(options, *names) | given_log_options(options)
+    write_output(options, caption(options.log, model, **settings))
 
 
 def reuse_options(parser: argparse.ArgumentParser) -> None:
@@ -309,7 +310,7 @@ def _source(text: str) -> tuple[str, str | None]:
 def run_reuse(options: argparse.Namespace) -> None:
     """Estimate from an old log how new rankers would compare.
 
-    interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --out old.parquet &&
+    interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --with-rankings --out old.parquet &&
     interleaf reuse old.parquet --rankings A C
     """
     from interleaf.counterfactual import reuse

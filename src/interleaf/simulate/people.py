@@ -82,9 +82,9 @@ class People:
     **Intents.** Each document serves one of `intents`. A share `narrow` of the units wants a single one of them; for
     these units, relevant documents of other intents are irrelevant.
 
-    **Captions.** The caption of a document adds -`captions` to `captions` to the logit of a click, through highlights,
-    length of URL and length of snippet. `captions_lean` is from -1 to 1: above 0, attractive captions are more frequent
-    on documents that the first ranker puts higher; below 0, on those that the second does.
+    **Captions.** The caption of a document adds -`caption_strength` to `caption_strength` to the logit of a click,
+    through highlights, length of URL and length of snippet. `caption_lean` is from -1 to 1: above 0, attractive
+    captions are more frequent on documents that the first ranker puts higher; below 0, on those that the second does.
 
     **Crawlers.** A share `crawlers` of the units visits thirty times as often, and clicks everything at once.
 
@@ -109,8 +109,8 @@ class People:
     purchases: Sequence[float] = (0.0, 0.0)
     intents: int = 3
     narrow: float = 0.0
-    captions: float = 0.0
-    captions_lean: float = 0.0
+    caption_strength: float = 0.0
+    caption_lean: float = 0.0
     crawlers: float = 0.0
 
     def __post_init__(self) -> None:
@@ -160,8 +160,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "taste": (-50, 50),
     "taste_spread": (0, 50),
     "intents": (1, 127),
-    "captions": (0, 50),
-    "captions_lean": (-1, 1),
+    "caption_strength": (0, 50),
+    "caption_lean": (-1, 1),
 }
 
 
