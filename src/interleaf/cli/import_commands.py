@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from interleaf.cli.output import print_json
-from interleaf.cli.parser import add_map_options
+from interleaf.cli.parser import add_map_options, add_ordinals
 from interleaf.errors import DataError, listed
 from interleaf.importers.protocol import IMPORTERS, Importer, ImportOptions, ImportResult
 
@@ -28,7 +28,7 @@ def import_options(parser: argparse.ArgumentParser) -> None:
     add("--experiment", default="imported", help="name of the experiment, for lists without one")
     add("--method", help="method that made the lists; trec, letor: method to make lists with")
     add("--unit", choices=["user", "client", "session"], help="which id identifies a user (default: detected)")
-    add("--ordinals", type=int, choices=[0, 1], help="whether positions start at 0 or at 1 (default: detected)")
+    add_ordinals(parser)
     add("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
     add_map_options(parser, "tables: ")
     add("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds")

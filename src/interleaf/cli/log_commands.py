@@ -12,6 +12,7 @@ from interleaf.cli.parser import (
     add_confidence,
     add_log_options,
     add_map_options,
+    add_ordinals,
     given_log_options,
     keywords,
     pair,
@@ -79,12 +80,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         help="kinds of events that count (default: click)",
     )
     add_map_options(parser, "with --impressions: ")
-    add(
-        "--ordinals",
-        type=int,
-        choices=[0, 1],
-        help="with --impressions: number of the top position (default: detected)",
-    )
+    add_ordinals(parser, "with --impressions: ")
 
 
 def given_table(options: argparse.Namespace) -> str | None:

@@ -33,7 +33,8 @@ def simulate_options(parser: argparse.ArgumentParser) -> None:
     add("--caption-strength", type=float, help="for a log: write captions that attract clicks this much; 0: not at all")
     lean = "with --caption-strength: how many more attractive captions the first ranker has, from -1 to 1"
     add("--caption-lean", type=float, default=0.0, help=lean)
-    add_output_options(parser, "text", "json", *LOGS)
+    log = "; .parquet and .jsonl: write a log of simulated people, and no result"
+    add_output_options(parser, "text", "json", *LOGS, note=log)
 
 
 def run_simulate(options: argparse.Namespace) -> int:
