@@ -291,7 +291,7 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     assert clicking < len(cells) < len({row["unit"] for row in rows})
     assert found.fixed.units_with_event == math.ceil(found.fixed.units * clicking / len(cells))
     assert found.fixed.impressions == math.ceil(found.fixed.units * clicked / len(cells))
-    assert found.fixed.fewest < found.fixed.units < found.fixed.most
+    assert found.fixed.min_units < found.fixed.units < found.fixed.max_units
     assert found.watched_units > found.fixed.units
     detectable = plan(pilot=table_of(rows), units=found.fixed.units).fixed.effect
     assert detectable == pytest.approx(effect, rel=1e-2)
@@ -299,7 +299,7 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     assert f"a pilot of {len(cells):,} people who came, {clicking:,} with an event" in found.pilot
     for said in (
         f"{found.fixed.units:,} people who come, of whom about {found.fixed.units_with_event:,} have an event",
-        f"could take {found.fixed.fewest:,} to {found.fixed.most:,} people",
+        f"could take {found.fixed.min_units:,} to {found.fixed.max_units:,} people",
     ):
         assert said in str(found)
 

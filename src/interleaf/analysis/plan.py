@@ -59,10 +59,10 @@ class Planned:
             f"plan until {self.watched_units_with_event:,} of them have an event "
             f"(--planned-units {self.watched_units_with_event})."
         )
-        if plan.fewest < plan.most:
+        if plan.min_units < plan.max_units:
             why = "The pilot is small" if self.small else "A pilot only estimates how much people differ"
             lines.append(
-                f"{why}: if its variance were known, it could take {plan.fewest:,} to {plan.most:,} people "
+                f"{why}: if its variance were known, it could take {plan.min_units:,} to {plan.max_units:,} people "
                 "(80% of cases)."
             )
         lines.append(

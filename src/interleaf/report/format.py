@@ -159,12 +159,12 @@ def moment(time: datetime) -> str:
     return (time.astimezone(UTC) if time.tzinfo else time).strftime("%Y-%m-%d %H:%M")
 
 
-def several(things: Iterable[str], most: int = 3) -> str:
+def several(things: Iterable[str], limit: int = 3) -> str:
     """The first few things, and how many more there are.
 
     >>> several(["a", "b"]), several("abcdef")
     ('a, b', 'a, b, c and 3 more')
     """
     listed = list(things)
-    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    more = f" and {len(listed) - limit:,} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more
