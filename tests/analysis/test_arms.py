@@ -14,7 +14,7 @@ from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
 from interleaf.execution import session_rows as waiting
 from interleaf.kernels.buckets import BUCKETS, bucket_of
-from interleaf.report.format import signed
+from interleaf.report.format import format_signed
 from interleaf.report.model import Metric, ReportArm
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
@@ -126,7 +126,7 @@ def test_without_buckets_arms_are_held_against_the_holdout() -> None:
     assert metric(holdout, "clicks").difference is None
     checks = {check.code: check for check in report.health}
     assert truth.value is not None
-    assert checks["holdout_clicks"].figure.startswith(f"{signed(truth.value)}, ")
+    assert checks["holdout_clicks"].figure.startswith(f"{format_signed(truth.value)}, ")
     share = len({row["unit"] for row in by_arm(rows)["holdout"]}) / len({row["unit"] for row in rows})
     assert checks["holdout_split"].figure == f"{share:.2%} of units, 20.00% planned"
 

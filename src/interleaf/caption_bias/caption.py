@@ -201,7 +201,7 @@ def caption(
     tuned_features, kinds = _survey(passes, settings)
     models = {model.name: model} if model else _train(passes, tuned_features, settings)
     findings = DiagnosisSums(models, model or models[COMBINED], task.scoring, settings, model is None)
-    return passes.summed(findings, partial(_add_batch, kinds=kinds)).report()
+    return passes.add_up(findings, partial(_add_batch, kinds=kinds)).report()
 
 
 def _add_batch(sums: Any, batch: pa.RecordBatch, task: Task, repeated: Array, **arguments: Any) -> None:
@@ -211,7 +211,7 @@ def _add_batch(sums: Any, batch: pa.RecordBatch, task: Task, repeated: Array, **
 
 def _survey(passes: Passes[CaptionTask], settings: DiagnosisSettings) -> tuple[tuple[CaptionFeature, ...], QueryKinds]:
     """Thresholds from the training units, and the kinds of all queries."""
-    survey = passes.summed(CaptionSurvey(settings), _add_batch)
+    survey = passes.add_up(CaptionSurvey(settings), _add_batch)
     if not survey.pages:
         why = "; ".join(f"{text_of(reason)}: {number:,}" for reason, number in survey.dropped.most_common(3))
         raise DataError(f"the log has no impression with captions that can be used{why and ' (' + why + ')'}")
@@ -222,7 +222,7 @@ def _train(
     passes: Passes[CaptionTask], features: Sequence[CaptionFeature], settings: DiagnosisSettings
 ) -> dict[str, CaptionModel]:
     """The five models, with features that are significant between queries."""
-    patterns = passes.summed(TrainingPatterns(features, settings), _add_batch).patterns.ordered()
+    patterns = passes.add_up(TrainingPatterns(features, settings), _add_batch).patterns.ordered()
     models = train(patterns, features)
-    gradients = passes.summed(ModelGradients(models, features, settings), _add_batch).gradients
+    gradients = passes.add_up(ModelGradients(models, features, settings), _add_batch).gradients
     return confirm_features(models, patterns, {name: one.covariance() for name, one in gradients.items()})

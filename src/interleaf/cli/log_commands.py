@@ -13,7 +13,7 @@ from interleaf.cli.parser import (
     add_log_options,
     add_map_options,
     add_ordinals,
-    given_log_options,
+    collect_log_options,
     keywords,
     pair,
     parse_kinds,
@@ -83,7 +83,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add_ordinals(parser, "with --impressions: ")
 
 
-def given_table(options: argparse.Namespace) -> str | None:
+def parse_event_table(options: argparse.Namespace) -> str | None:
     """The table of events, if there is one; otherwise --events are kinds, and are parsed."""
     from interleaf.analysis.two_tables import is_table
 
@@ -121,8 +121,8 @@ def run_analyze(options: argparse.Namespace) -> int:
     values = {one.name: getattr(options, one.name) for one in fields(ReportSettings) if one.name in options}
     pairs = {name: dict(getattr(options, name) or ()) or None for name in ("split", "guardrails")}
     settings = ReportSettings(**values | pairs)
-    table = given_table(options)
-    log_options = LogOptions(**given_log_options(options))
+    table = parse_event_table(options)
+    log_options = LogOptions(**collect_log_options(options))
     tables = TwoTables(options.impressions, table, dict(options.map), options.rankers, options.ordinals)
     with open_log(options.log, tables, log_options) as log:
         tally = read_tally(log, log_options)
@@ -171,7 +171,7 @@ def run_plan(options: argparse.Namespace) -> None:
     if options.lift is not None or options.rankings:
         write_output(options, _plan_methods(options))
         return
-    log_options = LogOptions(**given_log_options(options))
+    log_options = LogOptions(**collect_log_options(options))
     if log_options.changed and not options.log:
         raise DataError(
             f"without a log, there is nothing to read by {listed(log_options.changed)}; an option takes all words "
@@ -193,7 +193,7 @@ def _plan_methods(options: argparse.Namespace) -> MethodPlans:
         raise DataError(f"--lift and --rankings plan for every method and scheme; leave out {refused}")
     rankings = {name: read_run(path) for name, path in options.rankings} if options.rankings else None
     names = "taste_spread", "impressions_per_unit", "even_activity", "power", "confidence", "k"
-    settings = keywords(options, *names) | given_log_options(options)
+    settings = keywords(options, *names) | collect_log_options(options)
     settings |= {name: value for name in ("lift", "click_rates") if (value := getattr(options, name)) is not None}
     return plan_methods(options.log or None, rankings=rankings, **settings)
 
@@ -232,7 +232,7 @@ def run_learn(options: argparse.Namespace) -> None:
     from interleaf.click_value.learn import fit, training_of
 
     captions = CaptionModel.load(options.caption_model) if options.caption_model else None
-    training = training_of(options.log, options.features, captions, LogOptions(**given_log_options(options)))
+    training = training_of(options.log, options.features, captions, LogOptions(**collect_log_options(options)))
     groups = (lambda name: name.partition(options.groups)[0]) if options.groups else None
     settings = keywords(options, "ridge", "ridge_on", "examples", "folds", "confidence")
     lesson = fit(training, dict(options.better), groups=groups, **settings)
@@ -269,7 +269,7 @@ def run_caption(options: argparse.Namespace) -> None:
 
     model = CaptionModel.load(options.model) if options.model else None
     names = "tune", "held_out", "weights", "navigational", "impression", "confidence"
-    settings = keywords(options, *names) | given_log_options(options)
+    settings = keywords(options, *names) | collect_log_options(options)
     write_output(options, caption(options.log, model, **settings))
 
 
@@ -315,5 +315,5 @@ def run_reuse(options: argparse.Namespace) -> None:
     if len(rankings) < len(options.rankings):
         names = " ".join(name for name, _ in options.rankings)
         raise DataError(f"--rankings names a ranker twice: {names}; give each a name of its own")
-    settings = keywords(options, "compare_by", "clip", "confidence", "seed") | given_log_options(options)
+    settings = keywords(options, "compare_by", "clip", "confidence", "seed") | collect_log_options(options)
     write_output(options, reuse(options.log, rankings, **settings))

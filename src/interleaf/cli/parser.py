@@ -148,7 +148,7 @@ def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
     add("--max-impressions", type=int, metavar="N", help="exclude users with more than N impressions, such as crawlers")
 
 
-def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
+def collect_log_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options of `add_log_options` that were given, as keyword arguments of the verb's function."""
     from interleaf.decode.attributes import Exclusion
 

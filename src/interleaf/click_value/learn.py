@@ -142,7 +142,7 @@ def gather(
     training = TrainingSums(names, counting, options.scheme, captions)
     weights = None if captions is None else CaptionWeights(captions)
     task = replace(options, credit=FeatureDifferences(names, kinds, captions=weights)).task(Task)
-    return Passes(source, task, options, once=True).summed(training, _count_batch)
+    return Passes(source, task, options, once=True).add_up(training, _count_batch)
 
 
 def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:

@@ -295,7 +295,7 @@ def reuse(
     borrowed = tuple(name for name, source in rankings.items() if source is None)
     task = replace(options, scheme=None).task(OldTask, rankers=borrowed)
     passes = Passes(log, task, options)
-    survey = passes.summed(LogSurvey(borrowed, keep=not passes.on_spark), LogSurvey.read)
+    survey = passes.add_up(LogSurvey(borrowed, keep=not passes.on_spark), LogSurvey.read)
     if not survey.longest:
         raise nothing_left_error(survey.dropped)
     scorer = scorer_of(compare_by or _method(survey), scheme, len(rankings))
@@ -317,7 +317,7 @@ def reuse_lists(
 ) -> ReuseResult:
     """Compare the new rankers on old lists that were looked up in their rankings."""
     new, scorer = view.new, view.scorer
-    looks = lists.summed(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
+    looks = lists.add_up(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
     if not looks.impressions:
         raise nothing_left_error(looks.dropped)
     robust = None
@@ -326,7 +326,7 @@ def reuse_lists(
     has_joint = scorer.independent and not looks.unowned
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
-    evidence = ReuseEvidence(scorer, looks, lists.summed(empty, weigher.add), robust, view.longest)
+    evidence = ReuseEvidence(scorer, looks, lists.add_up(empty, weigher.add), robust, view.longest)
     return build_result(evidence, new.rankers, borrowed, confidence)
 
 

@@ -102,7 +102,7 @@ def files_of(paths: Paths) -> list[LogFile]:
         if "://" in one:
             files |= {file.path: file for file in _remote(one)}
         else:
-            files |= {path.resolve(): _file(path) for path in _expanded(one)}
+            files |= {path.resolve(): _file(path) for path in _expand(one)}
     return list(files.values())
 
 
@@ -133,7 +133,7 @@ def _remote(address: str) -> list[LogFile]:
     return files
 
 
-def _expanded(text: str) -> list[Path]:
+def _expand(text: str) -> list[Path]:
     path = Path(text)
     if path.is_dir():
         matches, problem = [path], f"there is no log in the folder {text}; its files end in {listed(ENDINGS)}"

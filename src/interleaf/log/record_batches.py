@@ -162,7 +162,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 def line_of(row: Mapping[str, Any]) -> bytes:
     """A line of JSON, its newline included: without nulls, times as ISO 8601 in UTC."""
     try:
-        text = json.dumps(_stripped(dict(row)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(_strip(dict(row)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode() + b"\n"
     except UnicodeEncodeError:
         raise DataError(f"impression {row.get('impression')!r} holds text that is not Unicode: {row}") from None
@@ -175,12 +175,12 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     """A value as JSON takes it: objects without nulls, times as ISO 8601 in UTC."""
     if isinstance(value, dict):
-        return {name: _stripped(inner) for name, inner in value.items() if inner is not None}
+        return {name: _strip(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_stripped(inner) for inner in value]
+        return [_strip(inner) for inner in value]
     if isinstance(value, datetime):
         return iso(value)
     return value.isoformat() if isinstance(value, date) else value

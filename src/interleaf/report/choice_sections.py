@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
-from interleaf.report.format import Names, count, digits, share, signed, span
+from interleaf.report.format import Names, count, digits, format_signed, share, span
 from interleaf.report.model import ReportData
 from interleaf.report.sections import MAX_ROWS, Grid, Section, explain_missing, say_left_out, write
 
@@ -42,7 +42,7 @@ def _figures(one: RankerState) -> list[str | None]:
     return [
         share(one.share),
         count(one.lists),
-        write(signed, one.estimate),
+        write(format_signed, one.estimate),
         write(span, one.interval),
         write(count, one.units),
     ]

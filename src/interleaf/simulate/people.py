@@ -18,7 +18,7 @@ from interleaf.kernels.jit import inline_kernel, kernel, reseed
 from interleaf.kernels.randomness import MAX_CHOICES, Randomness, bytes_of, key_of, pick, toss
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods import single
-from interleaf.methods.registry import ResolvedMethod, unchanged
+from interleaf.methods.registry import ResolvedMethod, show_unchanged
 
 MAX_PAGES = 16  # pages per session
 MAX_VISITS = 2**20  # visits per unit
@@ -210,7 +210,7 @@ def arms_of(
     arms = [SimulatedArm(INTERLEAVED, max(left, 0.0), chosen, settings)]
     for name, share in shares.items():
         ranker = rankers[0] if name == HOLDOUT else name
-        arms.append(SimulatedArm(name, share, unchanged(ranker), single.SingleSettings(rankers.index(ranker))))
+        arms.append(SimulatedArm(name, share, show_unchanged(ranker), single.SingleSettings(rankers.index(ranker))))
     return tuple(arms)
 
 

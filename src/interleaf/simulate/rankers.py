@@ -88,16 +88,16 @@ Degraded = Callable[[Judged], Array]
 PAGE, TOP, LOW = 11, 5, 7  # results of a page; its top ranks, and the first of the ranks that these are swapped with
 
 
-def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
+def shuffle_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
     """The ranker with its first `count` documents in random order: C12's A, made from B."""
 
     def shuffle(ranking: Array, generator: np.random.Generator) -> Array:
         return np.asarray(np.r_[generator.permutation(ranking[:count]), ranking[count:]])
 
-    return _degraded(ranker, shuffle, ("shuffled_top", count, seed))
+    return _degrade(ranker, shuffle, ("shuffled_top", count, seed))
 
 
-def swapped(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
+def swap_top(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
     """The ranker with `swaps` of each page's top 5 exchanged with as many of ranks 7 to 11, the same on every page.
 
     Two swaps turn C12's E into its D, four into its C. A page that is too short for a swap stays the same.
@@ -115,7 +115,7 @@ def swapped(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
                     changed[[one, other]] = changed[[other, one]]
         return changed
 
-    return _degraded(ranker, swap, ("swapped", swaps, TOP, LOW, PAGE, seed))
+    return _degrade(ranker, swap, ("swapped", swaps, TOP, LOW, PAGE, seed))
 
 
 def at_random(seed: Any = 0) -> Degraded:
@@ -123,7 +123,7 @@ def at_random(seed: Any = 0) -> Degraded:
     return lambda data: generator_of(("at_random", seed)).random(len(data.grades))
 
 
-def _degraded(ranker: Ranker, change: Callable[[Array, np.random.Generator], Array], key: tuple[Any, ...]) -> Degraded:
+def _degrade(ranker: Ranker, change: Callable[[Array, np.random.Generator], Array], key: tuple[Any, ...]) -> Degraded:
     """Scores that give the changed ranking of each query."""
 
     def scores(data: Judged) -> Array:

@@ -171,12 +171,14 @@ def _curve(sizes: Sequence[int], repeats: int, differences: Sequence[Array]) -> 
     return Curve(tuple(sizes), first, second, repeats)
 
 
-def needed(scores: Array, probability: float, generator: np.random.Generator, repeats: int = REPEATS) -> int | None:
+def count_needed(
+    scores: Array, probability: float, generator: np.random.Generator, repeats: int = REPEATS
+) -> int | None:
     """The smallest n'' with which paired scores prefer the first ranker with this probability, by bisection.
 
     None if a hundred times the observed scores are not enough.
 
-    >>> needed(np.array([1, 1, 1, -1]), 0.8, np.random.default_rng(1), repeats=10_000)
+    >>> count_needed(np.array([1, 1, 1, -1]), 0.8, np.random.default_rng(1), repeats=10_000)
     3
     """
 
@@ -215,7 +217,7 @@ def equivalents(
             reason = "no better than a coin"
         elif probability == 1:
             reason = "no sample errs"
-        elif (count := needed(scores, probability, generator, repeats)) is None:
+        elif (count := count_needed(scores, probability, generator, repeats)) is None:
             reason = f"not even {FARTHEST} times the observed scores are that sure"
         rows.append(Equivalent(size, probability, count, reason))
     return rows

@@ -148,7 +148,7 @@ def _units(
 
     min_units = max(2, math.ceil(round(MIN_EFFECTIVE / pilot.effective, 9)))
 
-    def needed(of: Pilot) -> int:
+    def find_units(of: Pilot) -> int:
         """The smallest number of units that is enough, by bisection."""
         low, high = min_units - 1, min_units
         while _power(high, effect, of, width, missing_degrees) < power:
@@ -159,14 +159,14 @@ def _units(
             low, high = (low, middle) if is_enough else (middle, high)
         return high
 
-    units = needed(pilot)
+    units = find_units(pilot)
     span = units, units
     if math.isfinite(pilot.degrees):
         # The true variance as a multiple of the pilot's, at both ends of what the pilot allows.
         ratios = [float(pilot.degrees / (2 * gammaincinv(pilot.degrees / 2, 1 - part))) for part in RANGE]
         variance, _ = _numbers_of(pilot)
         ends = [replace(pilot, variance=variance * r, square=pilot.square * r, degrees=math.inf) for r in ratios]
-        span = needed(ends[0]), needed(ends[1])
+        span = find_units(ends[0]), find_units(ends[1])
     reached = _power(units, effect, pilot, width, missing_degrees)
     return replace(_plan(effect, units, reached, confidence, pilot, span), at_minimum=units == min_units)
 

@@ -11,7 +11,7 @@ from itertools import combinations
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
 from interleaf.methods.registry import ONE_LIST
-from interleaf.report.format import Names, count, share, signed, span
+from interleaf.report.format import Names, count, format_signed, share, span
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
 from interleaf.report.sections import MAX_ROWS, pair_label, shown
@@ -128,7 +128,7 @@ def _row(metric: str, is_first: bool, pair: Comparison, names: Names, settings: 
         names[metric],
         note if is_first else "",
         pair_label(pair, names),
-        None if pair.estimate is None else signed(pair.estimate),
+        None if pair.estimate is None else format_signed(pair.estimate),
         None if pair.interval is None else span(pair.interval),
         None if None in outcomes else tuple(count(number or 0) for number in outcomes),  # type: ignore[arg-type]
         preferred,
@@ -150,7 +150,7 @@ def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
         return None
     ends = None if pair.interval is None else (_at(pair.interval[0], reach), _at(pair.interval[1], reach))
     within = "" if pair.interval is None else f", interval {span(pair.interval)}"
-    return Bar(ends, _at(pair.estimate, reach), f"estimate {signed(pair.estimate)}{within}: {said}")
+    return Bar(ends, _at(pair.estimate, reach), f"estimate {format_signed(pair.estimate)}{within}: {said}")
 
 
 def _at(value: float, reach: float) -> float:
