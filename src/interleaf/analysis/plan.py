@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interleaf.errors import DataError, listed, raise_errors
+from interleaf.errors import DataError, join_names, raise_errors
 from interleaf.execution.options import LogOptions
 from interleaf.kernels.arrays import Array
 from interleaf.stats import power as powers
@@ -114,7 +114,7 @@ def plan(
     """
     options = LogOptions.of_arguments(locals())
     if pilot is None and options.changed:
-        raise DataError(f"without a pilot log, nothing is scored; leave out {listed(options.changed)}")
+        raise DataError(f"without a pilot log, nothing is scored; leave out {join_names(options.changed)}")
     if pilot is None:
         numbers = variance, correlation, impressions_per_unit, share_with_event
         pilot_at, source = _pilot_of_numbers(effect, *numbers, even_activity), "given numbers"

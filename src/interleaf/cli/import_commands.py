@@ -13,7 +13,7 @@ from typing import Any
 
 from interleaf.cli.output import print_json
 from interleaf.cli.parser import add_map_options, add_ordinals
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.importers.protocol import IMPORTERS, Importer, ImportOptions, ImportResult
 
 DEFAULT_OUT = "log.parquet"
@@ -192,7 +192,7 @@ def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check_suffix(out: str, *endings: str) -> None:
     if not out.endswith(endings):
-        raise DataError(f"--out is {out!r}; end it in {listed(endings)}")
+        raise DataError(f"--out is {out!r}; end it in {join_names(endings)}")
 
 
 def _kinds(table: Mapping[str, tuple[Any, str]]) -> str:

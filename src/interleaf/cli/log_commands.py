@@ -18,7 +18,7 @@ from interleaf.cli.parser import (
     pair,
     parse_kinds,
 )
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.execution.options import LogOptions
 from interleaf.plots import to_svg
 
@@ -174,7 +174,7 @@ def run_plan(options: argparse.Namespace) -> None:
     log_options = LogOptions(**collect_log_options(options))
     if log_options.changed and not options.log:
         raise DataError(
-            f"without a log, there is nothing to read by {listed(log_options.changed)}; an option takes all words "
+            f"without a log, there is nothing to read by {join_names(log_options.changed)}; an option takes all words "
             "after it: put the names of logs first, as in: plan pilot.parquet --events click purchase"
         )
     tally = read_tally(options.log, log_options) if options.log else None

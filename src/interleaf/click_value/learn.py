@@ -24,7 +24,7 @@ from interleaf.click_value.credit_fitting import GROUPS, POOLED, Fitting, Moment
 from interleaf.click_value.learned_credit import ClickWorth, CreditWeight, LearnedCredit, LearningResult, TrainedOn
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
 from interleaf.execution.task import Task, process_batch
@@ -287,7 +287,7 @@ def training_of(
         raise DataError("sums and logs cannot be mixed; save the sums of the logs first, then give sums alone")
     others = {"features": features, "caption_model": captions}
     if changed := [*(name for name, value in others.items() if value), *options.changed]:
-        raise DataError(f"saved sums have been counted already; leave out {listed(changed)}")
+        raise DataError(f"saved sums have been counted already; leave out {join_names(changed)}")
     saved = (one if isinstance(one, TrainingSums) else TrainingSums.load(Path(one)) for one in paths)
     return reduce(TrainingSums.__add__, saved)
 

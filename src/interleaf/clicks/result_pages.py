@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interleaf.errors import ClickError, DataError, listed
+from interleaf.errors import ClickError, DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import Keyed, key_of
 
@@ -129,7 +129,7 @@ def split_yandex_line(line: str) -> list[str]:
         raise DataError(f"field {fields.index('') + 1} is empty; every field but the last ones needs a value")
     kind = fields[2] if len(fields) > 2 else None
     if kind not in ("Q", "C"):
-        raise DataError(f"the third field is {kind!r}; it must be {listed('QC')}, and fields separated by tabs")
+        raise DataError(f"the third field is {kind!r}; it must be {join_names('QC')}, and fields separated by tabs")
     if len(fields) < 6 if kind == "Q" else len(fields) != 4:
         shape = "session, time, Q, query, region and urls" if kind == "Q" else "session, time, C and one url"
         raise DataError(f"{len(fields)} fields, but a line of kind {kind} has {shape}, separated by tabs")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from interleaf.errors import DataError, InterleafError, collect_errors, listed, raise_errors
+from interleaf.errors import DataError, InterleafError, collect_errors, join_names, raise_errors
 from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class LogOptions:
             yield DataError(f"examination has {wrong[0]!r}; give a number above 0 for each rank, such as 1 0.6 0.4")
         yield from map(DataError, find_problems(self.guardrails or {}))
         if self.engine not in (None, *ENGINES):
-            yield DataError(f"there is no engine {self.engine!r}; use {listed(ENGINES)}")
+            yield DataError(f"there is no engine {self.engine!r}; use {join_names(ENGINES)}")
         if self.threads < 0:
             yield DataError(f"threads is {self.threads!r}; give 0 for one per core, or a number from 1 up")
         if self.method is not None:

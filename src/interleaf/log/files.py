@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.log import schema
 
 _SCHEMES = ("s3", "gs", "abfss", "hdfs")
@@ -62,7 +62,7 @@ def _system(address: str) -> tuple[Any, str]:
     except (pa.ArrowException, OSError, ValueError) as problem:
         if scheme in _SCHEMES:  # opening a bucket may ask for its region
             raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
-        raise DataError(f"no file system for {address}: {problem}; use {listed(_SCHEMES)}, or a path") from None
+        raise DataError(f"no file system for {address}: {problem}; use {join_names(_SCHEMES)}, or a path") from None
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -128,7 +128,7 @@ def _remote(address: str) -> list[LogFile]:
         if is_log and (not magic or one is info or fnmatch.fnmatchcase(one.path, pattern)):
             files.append(LogFile(remote, one.size, True, dict(_folder_columns(remote))))
     if not files:
-        endings = listed(PARQUET)
+        endings = join_names(PARQUET)
         raise DataError(f"there is no Parquet file at {address}; logs elsewhere than in folders end in {endings}")
     return files
 
@@ -136,7 +136,7 @@ def _remote(address: str) -> list[LogFile]:
 def _expand(text: str) -> list[Path]:
     path = Path(text)
     if path.is_dir():
-        matches, problem = [path], f"there is no log in the folder {text}; its files end in {listed(ENDINGS)}"
+        matches, problem = [path], f"there is no log in the folder {text}; its files end in {join_names(ENDINGS)}"
     elif path.exists() or not glob.has_magic(text):
         return [path]
     else:
@@ -178,7 +178,7 @@ def _file(path: Path) -> LogFile:
     except OSError as problem:
         raise DataError(f"there is no file {path} to read ({problem.strerror}); give the path of a log") from None
     if not path.name.endswith(ENDINGS):
-        raise DataError(f"cannot tell the format of the log {path} from its name; end it in {listed(ENDINGS)}")
+        raise DataError(f"cannot tell the format of the log {path} from its name; end it in {join_names(ENDINGS)}")
     return LogFile(path, size, path.name.endswith(PARQUET), dict(_folder_columns(path)))
 
 

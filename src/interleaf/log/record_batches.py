@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.log import schema
 from interleaf.log.arrow import NOT_ISO, check_batches, normalise
 from interleaf.log.parquet import parquet_pieces
@@ -94,7 +94,9 @@ def write_batches(
     path = Path(path)
     write = next((writer for ending, writer in WRITERS.items() if path.name.endswith(ending)), None)
     if write is None:
-        raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
+        raise DataError(
+            f"cannot tell the format of the log {path.name!r} from its name; end it in {join_names(WRITERS)}"
+        )
     with whole_file(path) as file:
         return write(file, *_of_one_schema(batches, metadata or {}), late)
 

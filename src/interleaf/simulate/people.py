@@ -12,7 +12,7 @@ import numpy as np
 
 from interleaf.clicks import Cascade, named, scale_of
 from interleaf.clicks.click_models import check_probabilities
-from interleaf.errors import ClickError, DataError, listed
+from interleaf.errors import ClickError, DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel, reseed
 from interleaf.kernels.randomness import MAX_CHOICES, Randomness, bytes_of, key_of, pick, toss
@@ -201,7 +201,7 @@ def arms_of(
             raise DataError(f"a ranker cannot be named {ranker!r}: that is the name of an arm; give it another name")
     for name, share in shares.items():
         if name != HOLDOUT and name not in rankers:
-            raise DataError(f"there is no arm {name!r}; an arm is {listed([HOLDOUT, *rankers])}")
+            raise DataError(f"there is no arm {name!r}; an arm is {join_names([HOLDOUT, *rankers])}")
         if not 0 <= share <= 1:
             raise DataError(f"arm {name!r} has the share {share!r}; give a number from 0 to 1")
     left = 1 - sum(shares.values())

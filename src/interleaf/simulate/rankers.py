@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import bytes_of, key_of
@@ -46,7 +46,7 @@ def _feature(data: Judged, feature: int) -> Array:
 def rank(data: Judged, scores: Sequence[Array], key: Any, ties: str = "own") -> Array:
     """Rankings `[query, ranker, rank]` of document numbers within the query, padded with -1 to the longest query."""
     if ties not in TIES:
-        raise DataError(f"ties cannot be broken by {ties!r}; give {listed(TIES)}")
+        raise DataError(f"ties cannot be broken by {ties!r}; give {join_names(TIES)}")
     rankings = np.full((len(data), len(scores), int(np.diff(data.offsets).max())), -1, np.int32)
     for number, values in enumerate(scores):
         generator = generator_of((key, "ties", number if ties == "own" else "shared"))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 
 _ROOM = 2**21  # numbers held at a time
@@ -156,7 +156,7 @@ def bucket_consistency(
     There is one value per query, nan if the query does not count. Negate the values if less is better.
     """
     if statistic not in STATISTICS:
-        raise DataError(f"cannot resample by {statistic!r}; give {listed(STATISTICS)}")
+        raise DataError(f"cannot resample by {statistic!r}; give {join_names(STATISTICS)}")
     resampled, differences = STATISTICS[statistic], []
     for size in sizes:
         one, other = (resampled(values, size, repeats, generator) for values in (first, second))
