@@ -4,6 +4,9 @@ While people read, they click a document at a rank with a chance that depends on
 another. A document has a lean from -1 to 1: towards 1 the second ranker has it higher. A tilt multiplies the chance of
 a click by exp(tilt * lean). If people look at a rank with some probability, and then the document appeals to them or
 not, it is the appeal that is multiplied.
+
+This is not a model of `clicks.fit`: its chances depend on the rank alone, because only the tilt may tell the documents
+of the two rankers apart.
 """
 
 from __future__ import annotations
