@@ -1,5 +1,5 @@
 # Needs Python 3.11 or newer and make. Every target sets up .venv by itself, again when pyproject.toml changes;
-# the demo with less than the tests need.
+# the demo, quick and release with less than all tests need.
 PYTHON ?= python3
 # Tests start many processes, which must not compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -9,6 +9,7 @@ WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.ready
+DEV := .venv/.dev
 SERVING := .venv/.serving
 TRIAL := .venv/trial
 # Methods and credit, then from a log to a report, then the store and the service: about 100 seconds of processor time.
@@ -25,6 +26,11 @@ help: ## list the targets
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs,integration,all]'
+	@touch $@ $(DEV) $(SERVING)
+
+$(DEV): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,all]'
 	@touch $@ $(SERVING)
 
 $(SERVING): pyproject.toml
@@ -36,7 +42,7 @@ $(SERVING): pyproject.toml
 test: $(READY) ## run the tests
 	$(BIN)/pytest $(PARALLEL)
 
-quick: $(READY) ## run the tests that matter most while you edit, in about a minute
+quick: $(DEV) ## run the tests that matter most while you edit, in about a minute
 	$(BIN)/pytest $(PARALLEL) $(wildcard $(QUICK:%=tests/%.py) $(QUICK:%=tests/%))
 
 coverage: $(READY) ## run the tests, and list the lines that none of them runs
@@ -112,7 +118,7 @@ nextjs: typescript ## build the Next.js example, and test it in a browser
 	cd clients/typescript/examples/nextjs && npm ci --no-progress && npm run build
 	$(BIN)/pytest tests/client/test_nextjs_shop.py
 
-release: $(READY) ## build the source archive and the wheel into dist/, and try the wheel in an empty environment
+release: $(DEV) ## build the source archive and the wheel into dist/, and try the wheel in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*

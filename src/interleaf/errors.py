@@ -112,10 +112,10 @@ def raise_errors(errors: Iterable[InterleafError]) -> None:
         raise summary
 
 
-def listed(names: Iterable[object]) -> str:
+def join_names(names: Iterable[object]) -> str:
     """Known names as an error shows them: `'a', 'b' or 'c'`.
 
-    >>> listed(["a", "b", "c"])
+    >>> join_names(["a", "b", "c"])
     "'a', 'b' or 'c'"
     """
     words = [repr(name) for name in names]
@@ -133,10 +133,10 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """The known names, as `listed` gives them, with a hint if one of them is near to a misspelt name.
+    """The known names, as `join_names` gives them, with a hint if one of them is near to a misspelt name.
 
     >>> suggest("tema_draft", ["balanced", "team_draft"])
     "'balanced' or 'team_draft'; did you mean 'team_draft'?"
     """
     names = list(names)
-    return listed(names) + did_you_mean(name, names)
+    return join_names(names) + did_you_mean(name, names)

@@ -117,7 +117,7 @@ def over_time(
     )
 
 
-def stacked(
+def stack_bars(
     rows: Rows, label: str, part: str, number: str, place: str, text: str, *, colours: Mapping[str, str]
 ) -> dict[str, Any]:
     """One stacked bar per label, with its parts in the order of `place`; `text` is written into each part."""

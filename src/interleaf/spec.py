@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from interleaf.errors import MethodError, listed
+from interleaf.errors import MethodError, join_names
 
 Value = bool | int | float | str | None
 
@@ -45,7 +45,7 @@ class Parameter:
             for choice in self.choices:
                 if type(choice) is type(value) and choice == value:
                     return value
-            raise self._error(value, method, listed(self.choices))
+            raise self._error(value, method, join_names(self.choices))
         if self.default is None:
             if isinstance(value, str):
                 return value

@@ -14,7 +14,7 @@ from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
 from interleaf.execution import session_rows as waiting
 from interleaf.kernels.buckets import BUCKETS, bucket_of
-from interleaf.report.format import signed
+from interleaf.report.format import format_signed
 from interleaf.report.model import Metric, ReportArm
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
@@ -126,7 +126,7 @@ def test_without_buckets_arms_are_held_against_the_holdout() -> None:
     assert metric(holdout, "clicks").difference is None
     checks = {check.code: check for check in report.health}
     assert truth.value is not None
-    assert checks["holdout_clicks"].figure.startswith(f"{signed(truth.value)}, ")
+    assert checks["holdout_clicks"].figure.startswith(f"{format_signed(truth.value)}, ")
     share = len({row["unit"] for row in by_arm(rows)["holdout"]}) / len({row["unit"] for row in rows})
     assert checks["holdout_split"].figure == f"{share:.2%} of units, 20.00% planned"
 
@@ -291,7 +291,7 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     assert clicking < len(cells) < len({row["unit"] for row in rows})
     assert found.fixed.units_with_event == math.ceil(found.fixed.units * clicking / len(cells))
     assert found.fixed.impressions == math.ceil(found.fixed.units * clicked / len(cells))
-    assert found.fixed.fewest < found.fixed.units < found.fixed.most
+    assert found.fixed.min_units < found.fixed.units < found.fixed.max_units
     assert found.watched_units > found.fixed.units
     detectable = plan(pilot=table_of(rows), units=found.fixed.units).fixed.effect
     assert detectable == pytest.approx(effect, rel=1e-2)
@@ -299,7 +299,7 @@ def test_a_plan_takes_from_a_pilot_how_much_units_differ_and_how_many_come() -> 
     assert f"a pilot of {len(cells):,} people who came, {clicking:,} with an event" in found.pilot
     for said in (
         f"You need {found.fixed.units:,} people (about {found.fixed.units_with_event:,} with an event, and",
-        f"could take {found.fixed.fewest:,} to {found.fixed.most:,} people",
+        f"could take {found.fixed.min_units:,} to {found.fixed.max_units:,} people",
     ):
         assert said in str(found)
 

@@ -159,7 +159,7 @@ def test_few_judgments_are_told() -> None:
 
 
 def test_a_log_without_owners_says_that_it_has_none() -> None:
-    report = caption(table_of([row | {"teams": None} for row in ROWS]), page="i-3")
+    report = caption(table_of([row | {"teams": None} for row in ROWS]), impression="i-3")
     assert report.sentences[0].endswith("no impression can be scored by team_draft (no owners of results are logged).")
     assert report.page is not None
     assert report.page.outcome is None

@@ -30,7 +30,7 @@ HELD_OUT = 0.25
 @pytest.fixture(scope="module")
 def report() -> CaptionReport:
     flagged = [row | {"attributes": {"layout": "wide" if row["query"] == "q3" else "plain"}} for row in ROWS]
-    return caption(table_of(flagged), held_out=HELD_OUT, page="i-7", flag=("layout", "wide"))
+    return caption(table_of(flagged), held_out=HELD_OUT, impression="i-7", navigational=("layout", "wide"))
 
 
 def held_out(row: Mapping[str, Any]) -> bool:
@@ -135,14 +135,14 @@ def test_a_page_is_explained_result_by_result(report: CaptionReport) -> None:
     assert [line.ranker for line in page.lines] == owners
     assert [line.rank - 1 for line in page.lines if line.clicked] == clicked
     with pytest.raises(DataError, match="has no impression 'i-0815'"):
-        caption(table_of(ROWS[:50]), page="i-0815")
+        caption(table_of(ROWS[:50]), impression="i-0815")
 
 
 @pytest.mark.parametrize("number", [7, *range(20, 25)])
 def test_the_outcome_of_a_page_is_what_its_score_counts(number: int, report: CaptionReport) -> None:
     """By the kind of weights that was asked for; clicks on what both rankers begin with count for nobody."""
     row = ROWS[number]
-    page = caption(table_of(ROWS), report.model, weights=ODDS, page=row["impression"]).page
+    page = caption(table_of(ROWS), report.model, weights=ODDS, impression=row["impression"]).page
     assert page is not None
     assert [line.weight for line in page.lines] == pytest.approx(
         [math.exp(-sum(line.parts.values())) for line in page.lines]

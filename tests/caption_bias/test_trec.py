@@ -8,7 +8,7 @@ import pytest
 
 from interleaf.caption_bias import caption
 from interleaf.errors import DataError
-from interleaf.importers.trec_session import query_sections, read_judgments, read_trec_session
+from interleaf.importers.trec_session import query_sections, read_trec_session
 from interleaf.log import rows_to_batch
 from tests.support.paths import SHARED
 
@@ -74,11 +74,12 @@ def test_broken_logs_are_named(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_broken_judgments_are_named(tmp_path: Path) -> None:
+    (tmp_path / "log.xml").write_text(PAGE)
     (tmp_path / "qrels.txt").write_text("7 0 d1 2\n7 0 d1\n")
-    with pytest.raises(DataError, match="line 2: '7 0 d1' is not 'topic 0 document grade'"):
-        read_judgments(tmp_path / "qrels.txt")
+    with pytest.raises(DataError, match="line 2: '7 0 d1' is not 'qid 0 docid grade'"):
+        read_trec_session(tmp_path / "log.xml", tmp_path / "qrels.txt")
     with pytest.raises(DataError, match="cannot read"):
-        read_judgments(tmp_path / "none.txt")
+        read_trec_session(tmp_path / "log.xml", tmp_path / "none.txt")
 
 
 def real(year: int) -> pa.RecordBatch:

@@ -116,7 +116,7 @@ def test_interleave_takes_a_plain_list_of_rankings_and_prints_them_if_asked(
     capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed(monkeypatch, '[["ä", 2], [2, "本"]]')
-    line = ask(["interleave", "--rankings", "--key", "x"], capsys)
+    line = ask(["interleave", "--with-rankings", "--key", "x"], capsys)
     shown = json.loads(line)
     assert shown["rankers"] == ["A", "B"]
     assert shown["rankings"] == [["ä", 2], [2, "本"]]

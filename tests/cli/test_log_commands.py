@@ -256,7 +256,7 @@ def test_a_simulated_ranker_does_not_depend_on_the_other_ids(tmp_path: Path, cap
     rankings = []
     for name, rankers in (("two", ["1", "5"]), ("three", ["1", "5", "99"])):
         path = str(tmp_path / f"{name}.parquet")
-        asked(["simulate", "--rankers", *rankers, "--impressions", "40", "--rankings", "--out", path], capsys)
+        asked(["simulate", "--rankers", *rankers, "--impressions", "40", "--with-rankings", "--out", path], capsys)
         rankings.append({row["query"]: row["rankings"][:2] for row in pq.read_table(path).to_pylist()})
     common = rankings[0].keys() & rankings[1].keys()
     assert len(common) > 20

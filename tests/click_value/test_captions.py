@@ -60,10 +60,10 @@ def test_a_clicks_caption_weight_is_that_of_its_caption_and_1_where_there_is_non
 
 
 def test_the_weight_is_learned_kept_in_the_file_and_scored_with() -> None:
-    people = People(units=200, clicks="informational", captions=1.0)
+    people = People(units=200, clicks="informational", caption_strength=1.0)
     world = World(synthetic(queries=40, seed=1), {"good": 1, "weak": 12}, people, seed=1, experiment="captioned")
     log = pa.Table.from_batches(list(world.batches(threads=1, captions=True)))
-    lesson = learn(log, {"captioned": "good"}, captions=model_of(), ridge=0.01, resamples=1)
+    lesson = learn(log, {"captioned": "good"}, caption_model=model_of(), ridge=0.01, resamples=1)
     assert lesson.credit.features[-1] == "caption_weight"
     assert lesson.credit.needs == ("events.dwell", "captions")
     again = LearnedCredit.from_dict(lesson.credit.to_dict())

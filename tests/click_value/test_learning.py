@@ -240,7 +240,7 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     parser = ArgumentParser()
     learn_options(parser)
     files = ["us-a.parquet", "us-b.parquet", "de-a.parquet"]
-    options = "--group / --better us/a=good --out credit.json --out all.sums --out learned.md --out worth.svg"
+    options = "--groups / --better us/a=good --out credit.json --out all.sums --out learned.md --out worth.svg"
     run_learn(parser.parse_args([*files, *options.split()]))
     assert "times the z-score of equal credit" in capsys.readouterr().out
     assert Path("learned.md").read_text().startswith("On experiments")

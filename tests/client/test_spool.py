@@ -47,7 +47,7 @@ def test_what_finds_the_spool_full_is_dropped_counted_and_said_once(
     service: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for spool in (None, tmp_path):
-        with knowing(service, spool=spool, most_spooled=5) as client:
+        with knowing(service, spool=spool, max_spooled=5) as client:
             service.stop()
             caplog.clear()
             for n in range(8):

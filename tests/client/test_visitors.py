@@ -85,7 +85,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["service", "outage"])
 def client(request: pytest.FixtureRequest, url: str) -> Iterator[Client]:
-    with Client(url, timeout=120, most_spooled=10**6, backoff=(600, 600)) as client:
+    with Client(url, timeout=120, max_spooled=10**6, backoff=(600, 600)) as client:
         for name in ("shoes", "boots", "whole"):
             client.interleave(name, RANKINGS, unit="first", query="q")
         until(lambda: all(client._known.get(name) is not None for name in ("shoes", "boots", "whole")))

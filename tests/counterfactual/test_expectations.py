@@ -20,7 +20,7 @@ from interleaf.methods.registry import resolve
 from interleaf.simulate.data import Judged
 from interleaf.studies import historical2012
 from interleaf.studies.datasets import StudyData
-from interleaf.studies.historical2012 import Weighing, add_weighing, drafted, estimate_of, reweighted
+from interleaf.studies.historical2012 import Weighing, add_weighing, estimate_of, reweight, weigh_drafts
 from interleaf.studies.study import StudyRun
 from tests.oracles import probabilistic as oracle, team_draft as draft_oracle
 from tests.oracles.clicks import Patterns, cascade, independent
@@ -285,7 +285,7 @@ def by_name(weighings: Iterator[Weighing]) -> dict[str, WeightedSums]:
 
 def test_the_compiled_batch_is_the_plain_loop_in_fractions() -> None:
     old = batch_of(40)
-    found = by_name(reweighted(*old, clip=2))
+    found = by_name(reweight(*old, clip=2))
     sums: dict[str, list[Fraction]] = {}
     for row, count in enumerate(old.counts.tolist()):
         source, target = (exactly(row_of(side, row, count)) for side in (old.source, old.target))
@@ -314,7 +314,7 @@ def test_the_compiled_batch_is_the_plain_loop_in_fractions() -> None:
 
 def test_the_compiled_draft_is_the_plain_one() -> None:
     old = batch_of(60, documents=3, k=3)
-    found = by_name(drafted(*old))["TD"]
+    found = by_name(weigh_drafts(*old))["TD"]
     usable, outcome = 0, Fraction(0)
     for row, count in enumerate(old.counts.tolist()):
         preference = np.full((2, 2), Fraction(0), object)
@@ -342,7 +342,7 @@ def test_weights_beyond_ten_to_the_ten_do_not_overflow() -> None:
     by_list, _ = exact_weights(*(row_of(side, 0, 10) for side in (old.source, old.target)))
     assert of_list > math.log(1e40)
     assert of_list == pytest.approx(sum(math.log(factor) for factor in by_list), rel=1e-12)
-    found = by_name(reweighted(*old))
+    found = by_name(reweight(*old))
     sums = found["PI+IS+MA"]
     assert np.isfinite(sums.outcomes).all()
     assert np.isfinite(sums.weights).all()
@@ -386,7 +386,7 @@ def test_what_is_zero_on_paper_is_undecided() -> None:
 def test_identical_target_rankers_are_never_told_apart() -> None:
     old = batch_of(500)
     same = old.target._replace(ranks=np.repeat(old.target.ranks[:, :1], 2, axis=1))
-    found = by_name(reweighted(old.source, same, *old[2:]))
+    found = by_name(reweight(old.source, same, *old[2:]))
     assert {name: estimate_of(sums).decision for name, sums in found.items() if "MA" in name} == {
         "PI+MA": 0,
         "PI+IS+MA": 0,
@@ -400,7 +400,7 @@ def test_simulated_estimates_agree_with_the_enumerated_truth() -> None:
     chance = np.random.default_rng(5)
     lists = [_shown(source, 3, chance) for _ in range(20_000)]
     clicks = np.array([[document in "ac" for document in shown] for shown, _ in lists])
-    found = by_name(reweighted(stacked(source, lists), stacked(target, lists), np.full(len(lists), 3), clicks))
+    found = by_name(reweight(stacked(source, lists), stacked(target, lists), np.full(len(lists), 3), clicks))
     truth = float(truth_of(World("abcd bcda", "dcba acbd", 3, perfect("ac"))))
     for name in ("PI+IS", "PI+IS+MA"):
         sums = found[name]

@@ -76,7 +76,7 @@ def test_lists_of_other_methods_are_used_where_support_allows(method: str) -> No
 
 
 def test_probabilistic_lists_say_what_a_draft_of_new_rankers_would() -> None:
-    found = reuse(table_of(old_log()), NEW, method="team_draft")
+    found = reuse(table_of(old_log()), NEW, compare_by="team_draft")
     usable = found.weights["TD"].usable
     assert usable is not None
     assert 0 < usable < 1

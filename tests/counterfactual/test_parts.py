@@ -12,9 +12,10 @@ from hypothesis import given, strategies as st
 from interleaf import DataError, RankingError
 from interleaf.counterfactual.click_model import ATTENDED, ATTRACTED, STATES, ClickCells, cells, fit, regress_attraction
 from interleaf.counterfactual.estimators import WeightedSums, features, jackknife
-from interleaf.counterfactual.new_rankings import by_query, encode_rankings, read_run
+from interleaf.counterfactual.new_rankings import by_query, encode_rankings
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
+from interleaf.log.trec_runs import read_run
 from tests.oracles.forms import union
 
 NOTHING = np.zeros((7, 0))  # is known of seven documents

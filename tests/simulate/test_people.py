@@ -100,7 +100,7 @@ def test_keys_are_those_of_salt_unit_and_query() -> None:
 
 
 def test_the_log_does_not_depend_on_chunks_or_threads() -> None:
-    people = People(units=300, crawlers=0.02, purchases=(0, 0.3), narrow=0.3, captions=1.0)
+    people = People(units=300, crawlers=0.02, purchases=(0, 0.3), narrow=0.3, caption_strength=1.0)
     made = world(people, arms={"holdout": 0.1})
     whole = table(made, rankings=True, captions=True)
     for chunk, threads in ((1, 2), (50, 1), (333, 4)):
@@ -298,7 +298,7 @@ def test_people_with_a_narrow_intent_click_less_of_what_is_relevant() -> None:
 
 
 def test_captions_show_the_attraction_that_was_planted() -> None:
-    made = world(People(units=1500, clicks=BROWSING, captions=1.5))
+    made = world(People(units=1500, clicks=BROWSING, caption_strength=1.5))
     clicked: dict[int, list[bool]] = {level: [] for level in range(-3, 4)}
     for row in rows(made, captions=True):
         ranks = {event["rank"] for event in row["events"]}
@@ -338,7 +338,7 @@ def test_taste_and_captions_can_beat_relevance_and_the_truth_says_so() -> None:
     assert tasty.taste_effect[1] > 0 > tasty.taste_effect[0]
     assert "by NDCG A is better" in tasty.reason
     assert tasty.ndcg == plain.ndcg
-    bold = world(People(captions=4, captions_lean=-1), rankers=[1, 4]).truth
+    bold = world(People(caption_strength=4, caption_lean=-1), rankers=[1, 4]).truth
     assert bold.preferred == "B"
     assert bold.caption_effect[1] > bold.caption_effect[0]
     assert "captions +" in bold.reason
@@ -391,7 +391,7 @@ def test_a_sample_without_the_best_grade_still_has_its_click_table() -> None:
         ("taste", float("nan")),
         ("taste", "strong"),
         ("max_visits", 2**30),
-        ("captions_lean", 2),
+        ("caption_lean", 2),
         ("intents", 0),
         ("dwell", (0, 10)),
         ("purchases", (0, 2)),

@@ -12,7 +12,16 @@ from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick
 from interleaf.kernels.randomness import bytes_of, key_of
 from interleaf.methods.registry import METHODS
 from interleaf.simulate import Judged, run, sweep, synthetic
-from interleaf.simulate.rankers import Ranker, at_random, rank, read_run, read_scores, scores_of, shuffled_top, swapped
+from interleaf.simulate.rankers import (
+    Ranker,
+    at_random,
+    rank,
+    read_run_scores,
+    read_scores,
+    scores_of,
+    shuffle_top,
+    swap_top,
+)
 from interleaf.simulate.run import ndcg, ndcg_by_query
 
 DATA = synthetic(queries=60, documents=(4, 30), features=6, grades=3, seed=4)
@@ -192,7 +201,7 @@ def test_every_click_model_can_be_run() -> None:
 def test_degraded_rankers_are_worse_by_construction() -> None:
     """C12 section 4.2: E before D before C, and B before A."""
     data = synthetic(queries=200, documents=(15, 30), features=2, seed=1)
-    rankers: list[Ranker] = [1, swapped(1, 2), swapped(1, 4), shuffled_top(1), at_random()]
+    rankers: list[Ranker] = [1, swap_top(1, 2), swap_top(1, 4), shuffle_top(1), at_random()]
     values = ndcg(data, rank(data, [scores_of(data, ranker) for ranker in rankers], "key"))
     assert values[0] > values[1] > values[2] > values[4]
     assert values[0] > values[3] > values[4]
@@ -200,14 +209,14 @@ def test_degraded_rankers_are_worse_by_construction() -> None:
 
 def test_swaps_exchange_the_top_with_lower_ranks_on_every_page() -> None:
     data = judged([[0] * 25], [[float(-number) for number in range(25)]])
-    order = np.argsort(-swapped(1, 2)(data))
+    order = np.argsort(-swap_top(1, 2)(data))
     moved = np.flatnonzero(order != np.arange(25))
     first_page = moved[moved < 11]
     assert len(first_page) == 4
     assert (first_page < 5).sum() == 2
     assert set(moved) == {*first_page, *(first_page + 11)}
     with pytest.raises(DataError, match="cannot swap 6"):
-        swapped(1, 6)
+        swap_top(1, 6)
 
 
 def test_scores_and_runs_are_read_from_files(tmp_path: Path) -> None:
@@ -215,7 +224,7 @@ def test_scores_and_runs_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "scores").write_text("0.5\n1e3\n-2\n")
     assert read_scores(tmp_path / "scores", data).tolist() == [0.5, 1000.0, -2.0]
     (tmp_path / "run").write_text("0 Q0 q0-d2 1 7.5 mine\n1 Q0 1 1 3 mine\n")
-    scores = read_run(tmp_path / "run", data)
+    scores = read_run_scores(tmp_path / "run", data)
     assert scores[1:].tolist() == [7.5, 3.0]
     assert scores[0] < 3.0
 
@@ -235,4 +244,4 @@ def test_scores_and_runs_are_read_from_files(tmp_path: Path) -> None:
 def test_a_broken_run_is_refused_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run").write_text(text)
     with pytest.raises(DataError, match=message):
-        read_run(tmp_path / "run", judged([[0, 1], [2]], [[1.0, 2.0], [3.0]]))
+        read_run_scores(tmp_path / "run", judged([[0, 1], [2]], [[1.0, 2.0], [3.0]]))

@@ -29,8 +29,8 @@ from interleaf.stats.consistency import (
     bucket_consistency,
     bucket_windows,
     consistency,
+    count_needed,
     equivalents,
-    needed,
     resampled_means,
     resampled_medians,
     windows,
@@ -134,8 +134,8 @@ def test_needed_is_the_smallest_sample_that_is_as_sure() -> None:
     scores = [1, 1, 1, -1]
     for wanted in (0.76, 0.86, 0.9):
         exact = next(size for size in range(1, 12) if exact_preference(scores, size) >= wanted)
-        assert needed(np.array(scores), wanted, generator(), 40_000) == exact
-    assert needed(np.array([1, -1]), 0.9, generator(), 200) is None
+        assert count_needed(np.array(scores), wanted, generator(), 40_000) == exact
+    assert count_needed(np.array([1, -1]), 0.9, generator(), 200) is None
 
 
 def test_equivalents_are_ratios_or_reasons() -> None:

@@ -30,7 +30,7 @@ def test_power_is_that_of_a_t_test_and_its_inverses_lead_back(effect: float, pow
         assert power_at(made.units - 1, effect, KNOWN, confidence).power < power
     assert made.impressions == math.ceil(made.units * 2.5)
     assert made.units_with_event == math.ceil(round(made.units * 0.6, 9))
-    assert (made.fewest, made.most) == (made.units, made.units)
+    assert (made.min_units, made.max_units) == (made.units, made.units)
     assert units_needed(-effect, KNOWN, power, confidence).units == made.units
     assert power_at(made.units, effect, KNOWN, confidence).power == made.power
     found = detectable_effect(1_000, KNOWN, power, confidence)
@@ -49,8 +49,8 @@ def test_an_uncertain_pilot_asks_for_more_units_and_gives_a_range() -> None:
     sizes = []
     for degrees in (math.inf, 1_000, 50, 10):
         made = units_needed(0.05, Pilot(0.5, 1.0, degrees=degrees))
-        assert made.fewest <= made.units <= made.most
-        sizes.append((made.units, made.most - made.fewest))
+        assert made.min_units <= made.units <= made.max_units
+        sizes.append((made.units, made.max_units - made.min_units))
     assert sizes == sorted(sizes)
     with pytest.raises(DataError, match=r"5\.0 effective units, too few"):
         units_needed(0.05, pilot_of_units(np.ones(5, np.int64), np.array([1, 0, -1, 0, 1]), True, limit=10))

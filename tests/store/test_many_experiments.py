@@ -265,23 +265,23 @@ def test_the_api_lists_page_by_page(service: Live) -> None:
         service.make(start=number == 2, name=f"shoes-{number}", owner="Ann" if number % 2 else "")
         service.clock.now += 1
 
-    def listed(**asked: Any) -> Any:
+    def join_names(**asked: Any) -> Any:
         answer = service.ask("GET", "/v1/experiments", params=asked).json()
         return [one["name"][-1] for one in answer["experiments"]], answer["total"], answer["next"]
 
-    assert listed() == (["2", "4", "3", "1", "0"], 5, None)
-    assert listed(limit=2) == (["2", "4"], 5, 2)
-    assert listed(limit=2, page=3) == (["0"], 5, None)
-    assert listed(search="ann") == (["3", "1"], 2, None)
-    assert listed(state="running") == (["2"], 1, None)
+    assert join_names() == (["2", "4", "3", "1", "0"], 5, None)
+    assert join_names(limit=2) == (["2", "4"], 5, 2)
+    assert join_names(limit=2, page=3) == (["0"], 5, None)
+    assert join_names(search="ann") == (["3", "1"], 2, None)
+    assert join_names(state="running") == (["2"], 1, None)
     assert service.ask("POST", "/v1/experiments/shoes-2/archive").json()["state"] == "stopped"
-    assert (listed()[1], listed(archived="true")) == (4, (["2"], 1, None))
+    assert (join_names()[1], join_names(archived="true")) == (4, (["2"], 1, None))
     assert service.ask("POST", "/v1/experiments/shoes-2/unarchive").json()["archived"] is None
-    assert listed()[1] == 5
+    assert join_names()[1] == 5
     for wrong in ({"limit": "0"}, {"limit": "1001"}, {"page": "x"}, {"state": "gone"}, {"archived": "maybe"}):
         answer = service.ask("GET", "/v1/experiments", params=wrong)
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, next(iter(wrong)))
-    assert listed(search="\0") == ([], 0, None)
+    assert join_names(search="\0") == ([], 0, None)
 
 
 def test_the_api_deletes_what_is_confirmed_and_not_running(service: Live) -> None:

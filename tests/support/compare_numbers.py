@@ -34,7 +34,7 @@ MANY = ("team_draft", "probabilistic", "pairwise_preference", "sample_scored_onl
 
 def log_of(method: str, rankers: int, seed: int, attraction: float = 0.0) -> Any:
     """A simulated log; with captions that attract people, if they do."""
-    people = simulate.People(units=150, captions=attraction)
+    people = simulate.People(units=150, caption_strength=attraction)
     world = simulate.World(DATA, list(range(1, rankers + 1)), people, method, seed=seed)
     return next(iter(world.batches(units=150, threads=1, captions=attraction > 0, rankings=True)))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from interleaf.analysis.two_tables import KINDS, TwoTables, open_log, split_events
 from interleaf.click_value.learned_credit import LearnedCredit
 from interleaf.decode.attributes import Exclusion, query_text
-from interleaf.errors import DataError, listed, raise_errors
+from interleaf.errors import DataError, join_names, raise_errors
 from interleaf.execution import local, spark
 from interleaf.execution.options import LogOptions
 from interleaf.execution.task import Task
@@ -140,7 +140,7 @@ def read_tally(log: Any, options: LogOptions) -> Tally:
         if not all(map(_is_tally, paths)):
             raise DataError("tallies and logs cannot be mixed; tally the logs first, then give tallies alone")
         if options.changed:
-            raise DataError(f"a saved tally has been scored already; leave out {listed(options.changed)}")
+            raise DataError(f"a saved tally has been scored already; leave out {join_names(options.changed)}")
         return reduce(Tally.__add__, (one if isinstance(one, Tally) else Tally.load(Path(one)) for one in paths))
     if options.credit is not None:
         credit = options.credit if isinstance(options.credit, LearnedCredit) else LearnedCredit.load(options.credit)

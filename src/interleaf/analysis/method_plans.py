@@ -19,7 +19,7 @@ import numpy as np
 from interleaf.analysis.plan import Planned, plan_by_pilot
 from interleaf.analysis.planned_traffic import Rankings, Setting, traffic_of_log, traffic_of_rankings
 from interleaf.analysis.tilted_world import TiltedWorld
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.execution.options import LogOptions
 from interleaf.interleaving.rankings import check_k
 from interleaf.methods.registry import DEFAULT, METHODS, ResolvedMethod, resolve
@@ -171,7 +171,7 @@ def plan_methods(
         traffic = traffic_of_log(log, options, taste_spread)
     else:
         if more := [name for name in options.changed if name not in ("method", "scheme", "threads")]:
-            raise DataError(f"without a log, nothing is read; leave out {listed(more)}")
+            raise DataError(f"without a log, nothing is read; leave out {join_names(more)}")
         spread = taste_spread or 0.0
         traffic = traffic_of_rankings(rankings, check_k(k), click_rates, spread, impressions_per_unit, even_activity)
     world = TiltedWorld(traffic, lift)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interleaf.errors import DataError, listed, raise_errors
+from interleaf.errors import DataError, join_names, raise_errors
 from interleaf.execution.options import LogOptions
 from interleaf.kernels.arrays import Array
 from interleaf.stats import power as powers
@@ -65,10 +65,10 @@ class Planned:
             f"plan until {self.watched_units_with_event:,} of them have an event "
             f"(--planned-units {self.watched_units_with_event})."
         )
-        if plan.fewest < plan.most:
+        if plan.min_units < plan.max_units:
             why = "The pilot is small" if self.small else "A pilot only estimates how much people differ"
             lines.append(
-                f"{why}: if its variance were known, it could take {plan.fewest:,} to {plan.most:,} people "
+                f"{why}: if its variance were known, it could take {plan.min_units:,} to {plan.max_units:,} people "
                 "(80% of cases)."
             )
         lines.append(
@@ -120,7 +120,7 @@ def plan(
     """
     options = LogOptions.of_arguments(locals())
     if pilot is None and options.changed:
-        raise DataError(f"without a pilot log, nothing is scored; leave out {listed(options.changed)}")
+        raise DataError(f"without a pilot log, nothing is scored; leave out {join_names(options.changed)}")
     if pilot is None:
         numbers = variance, correlation, impressions_per_unit, share_with_event
         pilot_at, source, cap = _pilot_of_numbers(effect, *numbers, even_activity), "given numbers", None

@@ -122,7 +122,7 @@ def traffic_of_log(log: Any, options: LogOptions, taste_spread: float | None) ->
     if log is tally or not about.composed:
         raise DataError("a plan of methods needs rankings, which a tally does not have; give the log")
     task = options.task(TrafficTask)
-    pages = Passes(log, task, options).summed(LoggedPages(about.experiment, about.version, about.rankers), count_batch)
+    pages = Passes(log, task, options).add_up(LoggedPages(about.experiment, about.version, about.rankers), count_batch)
     units, rankings, counts, leans, clicks = pages.columns()
     if len(units) < MIN_PAGES or len(np.unique(units)) < MIN_USERS or not clicks.any():
         problem = f"{len(units):,} impressions of {len(np.unique(units)):,} people with {clicks.sum():,} clicks"

@@ -4,6 +4,9 @@ While people read, they click a document at a rank with a chance that depends on
 another. A document has a lean from -1 to 1: towards 1 the second ranker has it higher. A tilt multiplies the chance of
 a click by exp(tilt * lean). If people look at a rank with some probability, and then the document appeals to them or
 not, it is the appeal that is multiplied.
+
+This is not a model of `clicks.fit`: its chances depend on the rank alone, because only the tilt may tell the documents
+of the two rankers apart.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.people import side
 
-LEAST, MOST = 1e-9, 0.99  # chance of a click
+MIN_CHANCE, MAX_CHANCE = 1e-9, 0.99  # chance of a click
 ROUNDS = 50  # of EM
 
 
@@ -56,13 +59,13 @@ class RankedClicks:
         clicked, final = clicks.sum(axis=0), np.bincount(last + 1, minlength=longest + 1)[1:]
         chances, stops = clicked / np.maximum(there.sum(axis=0), 1), np.full(longest, 0.5)
         for _ in range(ROUNDS):
-            none = np.where(below, 1 - np.minimum(chances, MOST), 1.0).prod(axis=1)  # no click below the last one
+            none = np.where(below, 1 - np.minimum(chances, MAX_CHANCE), 1.0).prod(axis=1)  # no click below the last one
             stop = np.append(stops, 0.0)[last]  # nobody has stopped without a click
-            stopped = stop / np.maximum(stop + (1 - stop) * none, LEAST)
+            stopped = stop / np.maximum(stop + (1 - stop) * none, MIN_CHANCE)
             read = np.where(below, 1 - stopped[:, None], there).sum(axis=0)
-            chances = clicked / np.maximum(read, LEAST)
+            chances = clicked / np.maximum(read, MIN_CHANCE)
             stops = np.bincount(last + 1, stopped, longest + 1)[1:] / np.maximum(clicked, 1)
-        return cls(np.clip(chances, LEAST, MOST), np.where(final > 0, stops, 0.0))
+        return cls(np.clip(chances, MIN_CHANCE, MAX_CHANCE), np.where(final > 0, stops, 0.0))
 
     @classmethod
     def of_rates(cls, rates: Sequence[float], k: int) -> RankedClicks:
@@ -114,4 +117,4 @@ class RankedClicks:
 
 def tilt(chances: Array, logarithms: Array) -> Array:
     """Chances of clicks that are multiplied by the exponentials of these numbers, and stay below 1."""
-    return np.asarray(np.minimum(chances * np.exp(logarithms), MOST))
+    return np.asarray(np.minimum(chances * np.exp(logarithms), MAX_CHANCE))

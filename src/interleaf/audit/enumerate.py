@@ -95,7 +95,7 @@ class Enumeration:
         kernels = self.chosen.method.kernels
         if scheme.form.takes_expected_sign and kernels.expected_sign is not None:
             preference = np.full((len(self.problem.rankers),) * 2, Fraction(0))
-            plain(kernels.expected_sign)(self.impression(shown), _clicked(clicks, shown), preference, self.settings)
+            plain(kernels.expected_sign)(self.impression(shown), _mark_clicks(clicks, shown), preference, self.settings)
             return preference
         credit, credited = self._credit(shown, clicks, scheme.variant)
         return _preference(tuple(credit), credited, scheme.form)
@@ -103,7 +103,7 @@ class Enumeration:
     def _compute_credit(self, shown: Shown, clicks: Ranks, variant: int) -> tuple[Array, int]:
         credit = np.full(len(self.problem.rankers), Fraction(0))
         kernel = plain(self.chosen.method.kernels.credit_of(variant))
-        credited = kernel(self.impression(shown), _clicked(clicks, shown), variant, credit, self.settings)
+        credited = kernel(self.impression(shown), _mark_clicks(clicks, shown), variant, credit, self.settings)
         if credited < 0:
             raise ListError(f"{self.chosen} cannot average the owners of a list of {len(shown[0])} documents exactly")
         return credit, credited
@@ -142,7 +142,7 @@ def _preference(credit: tuple[Fraction, ...], credited: int, form: SchemeForm) -
     return preference
 
 
-def _clicked(clicks: Ranks, shown: Shown) -> Array:
+def _mark_clicks(clicks: Ranks, shown: Shown) -> Array:
     clicked = np.zeros(len(shown[0]), np.bool_)
     clicked[[rank - 1 for rank in clicks]] = True
     return clicked

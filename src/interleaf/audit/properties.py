@@ -132,7 +132,7 @@ def check(method: str, progress: Progress | None = None, max_worlds: int | None 
         pareto={name: _settle(same, partial(_find_unfaithful, scheme=s, at_cut=False)) for name, s in schemes.items()},
         reusable=_settle(walk, _find_unreachable),
         pareto_at_cut=_settle(cut, partial(_find_unfaithful, scheme=default, at_cut=True)) if default else NO_SCHEME,
-        sign={name: _check_fair(walk, scheme_of(name)) for name in _unsigned(schemes)},
+        sign={name: _check_fair(walk, scheme_of(name)) for name in _find_unsigned(schemes)},
         averages={
             name: _settle(walk, partial(_find_other_mean, scheme=scheme))
             for name, scheme in schemes.items()
@@ -168,7 +168,7 @@ def _check_fair(walk: Walk, scheme: Scheme) -> PropertyVerdict:
     return replace(verdict, note=f"fair in all of the {len(walk) - len(relaxed)} worlds where fairness was not relaxed")
 
 
-def _unsigned(schemes: Collection[str]) -> list[str]:
+def _find_unsigned(schemes: Collection[str]) -> list[str]:
     """The binary schemes that a method with these schemes could offer, and does not."""
     variants = dict.fromkeys(name.partition("_")[1:] for name in schemes)
     return [name for name in ("binary" + "".join(variant) for variant in variants) if name not in schemes]

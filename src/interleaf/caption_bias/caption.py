@@ -166,8 +166,8 @@ def caption(
     tune: str = BEST,
     held_out: float = 0.3,
     weights: str = PROBABILITY,
-    flag: tuple[str, str] | None = None,
-    page: str | None = None,
+    navigational: tuple[str, str] | None = None,
+    impression: str | None = None,
     confidence: float = 0.95,
     method: str | None = None,
     events: str | Mapping[str, float] = "click",
@@ -184,24 +184,24 @@ def caption(
 
     Without a `model`, click models are learned from the log: `features` are the caption features, `tune` says
     how thresholds of features are chosen ("best", "quartiles" or "none"), and `held_out` is the share of units that
-    the models are tested on. Clicks are weighted by "probability" or by "odds" (`weights`). `flag` is the attribute and
-    value of enhanced navigational pages. `page` is the id of an impression to explain. All other options are those of
-    `analyze`.
+    the models are tested on. Clicks are weighted by "probability" or by "odds" (`weights`). `navigational` is the
+    attribute and value of enhanced navigational pages. `impression` is the id of an impression to explain. All other
+    options are those of `analyze`.
 
     >>> from interleaf.simulate import People, World, synthetic
-    >>> people = People(clicks="realistic", captions=1.5, captions_lean=1)
+    >>> people = People(clicks="realistic", caption_strength=1.5, caption_lean=1)
     >>> world = World(synthetic(queries=200, features=2, strengths=[0.5, 0.5], seed=1), [1, 2], people)
     >>> caption(world.batches(3000, captions=True)).verdicts[0].kind
     'explained'
     """
     options = LogOptions.of_arguments(locals())
-    settings = DiagnosisSettings(features, tune, held_out, weights, confidence, flag, page)
+    settings = DiagnosisSettings(features, tune, held_out, weights, confidence, navigational, impression)
     task = options.task(CaptionTask)
     passes = Passes(log, task, options)
     tuned_features, kinds = _survey(passes, settings)
     models = {model.name: model} if model else _train(passes, tuned_features, settings)
     findings = DiagnosisSums(models, model or models[COMBINED], task.scoring, settings, model is None)
-    return passes.summed(findings, partial(_add_batch, kinds=kinds)).report()
+    return passes.add_up(findings, partial(_add_batch, kinds=kinds)).report()
 
 
 def _add_batch(sums: Any, batch: pa.RecordBatch, task: Task, repeated: Array, **arguments: Any) -> None:
@@ -211,7 +211,7 @@ def _add_batch(sums: Any, batch: pa.RecordBatch, task: Task, repeated: Array, **
 
 def _survey(passes: Passes[CaptionTask], settings: DiagnosisSettings) -> tuple[tuple[CaptionFeature, ...], QueryKinds]:
     """Thresholds from the training units, and the kinds of all queries."""
-    survey = passes.summed(CaptionSurvey(settings), _add_batch)
+    survey = passes.add_up(CaptionSurvey(settings), _add_batch)
     if not survey.pages:
         why = "; ".join(f"{text_of(reason)}: {number:,}" for reason, number in survey.dropped.most_common(3))
         raise DataError(f"the log has no impression with captions that can be used{why and ' (' + why + ')'}")
@@ -222,7 +222,7 @@ def _train(
     passes: Passes[CaptionTask], features: Sequence[CaptionFeature], settings: DiagnosisSettings
 ) -> dict[str, CaptionModel]:
     """The five models, with features that are significant between queries."""
-    patterns = passes.summed(TrainingPatterns(features, settings), _add_batch).patterns.ordered()
+    patterns = passes.add_up(TrainingPatterns(features, settings), _add_batch).patterns.ordered()
     models = train(patterns, features)
-    gradients = passes.summed(ModelGradients(models, features, settings), _add_batch).gradients
+    gradients = passes.add_up(ModelGradients(models, features, settings), _add_batch).gradients
     return confirm_features(models, patterns, {name: one.covariance() for name, one in gradients.items()})

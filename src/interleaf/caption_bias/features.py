@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode.columns import codes, list_column, numbers, text_column
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log import schema
@@ -182,7 +182,9 @@ class CaptionFeature:
 
     def __post_init__(self) -> None:
         if self.measure not in MEASURES:
-            raise DataError(f"feature {self.name!r}: unknown measure {self.measure!r}; known are {listed(MEASURES)}")
+            raise DataError(
+                f"feature {self.name!r}: unknown measure {self.measure!r}; known are {join_names(MEASURES)}"
+            )
         if self.tuned not in ("", "least", "most") or self.neighbour not in ("", ABOVE, BELOW):
             problem = f"feature {self.name!r}: tuned is {self.tuned!r} and neighbour {self.neighbour!r}"
             raise DataError(f"{problem}; give 'least' or 'most', and 'above' or 'below', or leave them out")

@@ -13,7 +13,7 @@ from interleaf.caption_bias.click_patterns import P_VALUE, DesignMatrix, Pattern
 from interleaf.caption_bias.features import FEATURES, GRADE, GRADES, MEASURES, POSITION, POSITIONS, CaptionFeature
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel, FeatureWeight
 from interleaf.caption_bias.shown_results import SEGMENTS, ShownResults
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
@@ -75,7 +75,7 @@ def _add(measures: Array, codes: Array, clicked: Array, counts: Array) -> None:
 def tune_thresholds(features: Sequence[CaptionFeature], table: MeasureCounts, rule: str) -> tuple[CaptionFeature, ...]:
     """The features with thresholds by a rule: `quartiles`, `best`, or `none`, which leaves them as they are."""
     if rule not in RULES:
-        raise DataError(f"thresholds cannot be tuned by {rule!r}; give {listed(RULES)}")
+        raise DataError(f"thresholds cannot be tuned by {rule!r}; give {join_names(RULES)}")
     if rule == NONE:
         return tuple(features)
     if rule == QUARTILES:
@@ -144,7 +144,7 @@ class DiagnosisSettings:
         if not 0 <= self.held_out < 1:
             raise DataError(f"held_out is {self.held_out!r}; give a share of the units from 0 to below 1")
         if self.weights not in (ODDS, PROBABILITY):
-            raise DataError(f"clicks cannot be weighted by {self.weights!r}; give {listed((ODDS, PROBABILITY))}")
+            raise DataError(f"clicks cannot be weighted by {self.weights!r}; give {join_names((ODDS, PROBABILITY))}")
         significance(self.confidence)  # raises an error if it is invalid
 
     def training(self, bucket: Array) -> Array:

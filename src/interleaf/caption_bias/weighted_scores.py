@@ -30,7 +30,7 @@ from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionMode
 from interleaf.caption_bias.shown_results import ShownResults
 from interleaf.decode import Decoded
 from interleaf.decode.scoring import Scoring, drop_unscorable
-from interleaf.errors import DataError, MethodError, listed
+from interleaf.errors import DataError, MethodError, join_names
 from interleaf.execution.passes import MergeableSums
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression, pairs
@@ -196,7 +196,7 @@ class WeightedScores:
         """The requested method; else the method of the lists and that of the posterior."""
         first = resolve(self._method or composed)
         if not first.method.additive:
-            names = listed([name for name, method in METHODS.items() if method.additive])
+            names = join_names([name for name, method in METHODS.items() if method.additive])
             problem = f"{first} cannot credit each click alone, so clicks cannot have weights"
             raise MethodError(f"{problem}; score by {names}")
         same = self._method is not None or first.method is self._posterior.method
@@ -234,7 +234,7 @@ class WeightedScores:
         """Every pair of the latest version of the one experiment, by every method."""
         names = sorted({entry.experiment for entry in self._sums})
         if len(names) > 1:
-            raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
+            raise DataError(f"the log holds {len(names)} experiments; name one of them: {join_names(names[:20])}")
         if not names:
             return ()
         entry = max(self._sums, key=lambda one: (one.version, self._size(one), one))

@@ -93,15 +93,15 @@ def fish(verbs: list[Command]) -> str:
     """The script for fish."""
     lines = []
     for command in verbs:
-        lines.append(f"complete -c interleaf -n __fish_use_subcommand -f -a {command.name} -d {_quoted(command.does)}")
+        lines.append(f"complete -c interleaf -n __fish_use_subcommand -f -a {command.name} -d {_quote(command.does)}")
         inside = f"complete -c interleaf -n '__fish_seen_subcommand_from {command.name}'"
         if command.first:
-            lines.append(f"{inside} -a {_quoted(' '.join(command.first))}")
+            lines.append(f"{inside} -a {_quote(' '.join(command.first))}")
         for option in command.options:
             flags = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.option_strings]
-            takes = f" -x -a {_quoted(_values(option))}" if option.choices else "" if option.nargs == 0 else " -r"
+            takes = f" -x -a {_quote(_values(option))}" if option.choices else "" if option.nargs == 0 else " -r"
             text = (option.help or "").replace("%%", "%").partition(";")[0]
-            lines.append(f"{inside} {' '.join(flags)}{takes} -d {_quoted(text)}")
+            lines.append(f"{inside} {' '.join(flags)}{takes} -d {_quote(text)}")
     return "\n".join(lines) + "\n"
 
 
@@ -109,6 +109,6 @@ def _values(option: argparse.Action) -> str:
     return " ".join(map(str, option.choices or ()))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Text in single quotes, as fish reads them."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

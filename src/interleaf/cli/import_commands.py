@@ -12,8 +12,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from interleaf.cli.output import print_json
-from interleaf.cli.parser import add_map_options, as_map
-from interleaf.errors import DataError, listed
+from interleaf.cli.parser import add_map_options, add_ordinals, as_map
+from interleaf.errors import DataError, join_names
 from interleaf.importers.protocol import IMPORTERS, Importer, ImportOptions, ImportResult
 
 DEFAULT_OUT = "log.parquet"
@@ -28,7 +28,7 @@ def import_options(parser: argparse.ArgumentParser) -> None:
     add("--experiment", default="imported", help="name of the experiment, for lists without one")
     add("--method", help="method that made the lists; trec, letor: method to make lists with")
     add("--unit", choices=["user", "client", "session"], help="which id identifies a user (default: detected)")
-    add("--ordinals", type=int, choices=[0, 1], help="whether positions start at 0 or at 1 (default: detected)")
+    add_ordinals(parser)
     add("--id-field", default="id", metavar="FIELD", help="solr: unique key field of documents")
     add_map_options(parser, "tables: ")
     add("--time-unit", type=float, default=1e-3, metavar="SECONDS", help="yandex: unit of times, in seconds")
@@ -112,7 +112,7 @@ def _import(options: argparse.Namespace) -> ImportResult:
 
 
 def _trec(options: argparse.Namespace) -> dict[str, Any]:
-    from interleaf.counterfactual.new_rankings import read_run
+    from interleaf.log.trec_runs import read_run
 
     return _compose({name: read_run(path) for name, path in _ranker_files(options.source).items()}, options)
 
@@ -192,7 +192,7 @@ def _to_ubi(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check_suffix(out: str, *endings: str) -> None:
     if not out.endswith(endings):
-        raise DataError(f"--out is {out!r}; end it in {listed(endings)}")
+        raise DataError(f"--out is {out!r}; end it in {join_names(endings)}")
 
 
 def _kinds(table: Mapping[str, tuple[Any, str]]) -> str:

@@ -105,7 +105,7 @@ def interleave_options(parser: argparse.ArgumentParser) -> None:
         metavar="RANK=DOCUMENT",
         help="documents of no ranker at fixed ranks, such as the ad 1=ad-7; then show the output's whole_list",
     )
-    add("--rankings", action="store_true", help="print the input rankings, too")
+    add("--with-rankings", action="store_true", help="print the input rankings, too")
 
 
 def run_interleave(options: argparse.Namespace) -> None:
@@ -120,7 +120,7 @@ def run_interleave(options: argparse.Namespace) -> None:
     parts = options.key or [None]
     key = tuple(parts) if len(parts) > 1 else parts[0]
     shown = interleave(rankings, options.method, options.k, key, fixed=fixed or None)
-    print_json(shown.to_dict(options.rankings) | ({"whole_list": list(shown.whole_list)} if fixed else {}))
+    print_json(shown.to_dict(options.with_rankings) | ({"whole_list": list(shown.whole_list)} if fixed else {}))
 
 
 def credit_options(parser: argparse.ArgumentParser) -> None:

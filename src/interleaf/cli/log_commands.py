@@ -12,13 +12,14 @@ from interleaf.cli.parser import (
     add_confidence,
     add_log_options,
     add_map_options,
+    add_ordinals,
     as_map,
-    given_log_options,
+    collect_log_options,
     keywords,
     pair,
     parse_kinds,
 )
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.execution.options import LogOptions
 from interleaf.plots import to_svg
 
@@ -80,15 +81,10 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         help="kinds of events that count (default: click)",
     )
     add_map_options(parser, "with --impressions: ")
-    add(
-        "--ordinals",
-        type=int,
-        choices=[0, 1],
-        help="with --impressions: number of the top position (default: detected)",
-    )
+    add_ordinals(parser, "with --impressions: ")
 
 
-def given_table(options: argparse.Namespace) -> str | None:
+def parse_event_table(options: argparse.Namespace) -> str | None:
     """The table of events, if there is one; otherwise --events are kinds, and are parsed."""
     from interleaf.analysis.two_tables import is_table
 
@@ -126,8 +122,8 @@ def run_analyze(options: argparse.Namespace) -> int:
     values = {one.name: getattr(options, one.name) for one in fields(ReportSettings) if one.name in options}
     pairs = {name: as_map(f"--{name}", getattr(options, name)) or None for name in ("split", "guardrails")}
     settings = ReportSettings(**values | pairs)
-    table = given_table(options)
-    log_options = LogOptions(**given_log_options(options))
+    table = parse_event_table(options)
+    log_options = LogOptions(**collect_log_options(options))
     tables = TwoTables(options.impressions, table, as_map("--map", options.map), options.rankers, options.ordinals)
     with open_log(options.log, tables, log_options) as log:
         tally = read_tally(log, log_options)
@@ -176,10 +172,10 @@ def run_plan(options: argparse.Namespace) -> None:
     if options.lift is not None or options.rankings:
         write_output(options, _plan_methods(options))
         return
-    log_options = LogOptions(**given_log_options(options))
+    log_options = LogOptions(**collect_log_options(options))
     if log_options.changed and not options.log:
         raise DataError(
-            f"a log is needed by {listed(log_options.changed)}; put the log before the options, as in: plan "
+            f"a log is needed by {join_names(log_options.changed)}; put the log before the options, as in: plan "
             "pilot.parquet --events click purchase"
         )
     tally = read_tally(options.log, log_options) if options.log else None
@@ -191,7 +187,7 @@ def run_plan(options: argparse.Namespace) -> None:
 def _plan_methods(options: argparse.Namespace) -> MethodPlans:
     """The plan of every method and scheme, from a log or from two files of rankings."""
     from interleaf.analysis.method_plans import plan_methods
-    from interleaf.counterfactual.new_rankings import read_run
+    from interleaf.log.trec_runs import read_run
 
     if wrong := [name for name in ("effect", "units", "sessions", "values") if getattr(options, name)]:
         refused = " and ".join(f"--{name}" for name in wrong)
@@ -199,7 +195,7 @@ def _plan_methods(options: argparse.Namespace) -> MethodPlans:
     paths = as_map("--rankings", options.rankings)
     rankings = {name: read_run(path) for name, path in paths.items()} or None
     names = "taste_spread", "impressions_per_unit", "even_activity", "power", "confidence", "k"
-    settings = keywords(options, *names) | given_log_options(options)
+    settings = keywords(options, *names) | collect_log_options(options)
     settings |= {name: value for name in ("lift", "click_rates") if (value := getattr(options, name)) is not None}
     return plan_methods(options.log or None, rankings=rankings, **settings)
 
@@ -218,12 +214,12 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
         help="ranker known to be better (default: the winner if all clicks count the same; without one, skip it)",
     )
     add("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of Chapelle et al. 2012)")
-    add("--captions", metavar="FILE", help="file of a caption model, whose click weight becomes a feature")
+    add("--caption-model", metavar="FILE", help="file of a caption model, whose click weight becomes a feature")
     add("--ridge", type=float, help="ridge penalty (default: by cross-validation over experiments)")
     add("--ridge-on", nargs="+", metavar="NAME", help="features with a ridge penalty (default: all but click)")
     add("--examples", default="pooled", help="pooled: all experiments as one; each: every experiment counts the same")
     add(
-        "--group",
+        "--groups",
         metavar="TEXT",
         help="cross-validate by name prefix: names that agree up to TEXT, such as /, are held out together",
     )
@@ -241,9 +237,9 @@ def run_learn(options: argparse.Namespace) -> None:
     from interleaf.caption_bias import CaptionModel
     from interleaf.click_value.learn import fit, training_of
 
-    captions = CaptionModel.load(options.captions) if options.captions else None
-    training = training_of(options.log, options.features, captions, LogOptions(**given_log_options(options)))
-    groups = (lambda name: name.partition(options.group)[0]) if options.group else None
+    captions = CaptionModel.load(options.caption_model) if options.caption_model else None
+    training = training_of(options.log, options.features, captions, LogOptions(**collect_log_options(options)))
+    groups = (lambda name: name.partition(options.groups)[0]) if options.groups else None
     settings = keywords(options, "ridge", "ridge_on", "examples", "folds", "confidence")
     lesson = fit(training, as_map("--better", options.better), groups=groups, **settings)
     write_output(options, lesson, sums=training.save, svg=lambda: to_svg(lesson.charts()["worth"]))
@@ -263,7 +259,7 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
         metavar="ATTRIBUTE=VALUE",
         help="attribute that marks lists whose top result is shown larger",
     )
-    add("--page", metavar="IMPRESSION", help="explain one impression: what each caption adds")
+    add("--impression", metavar="IMPRESSION", help="explain one impression: what each caption adds")
     add("--model", metavar="FILE", help="file of a model (an earlier --out) to use instead of learning one")
     add_confidence(parser)
     add_output_options(parser, "text", "json", "markdown", "svg")
@@ -272,14 +268,15 @@ def caption_options(parser: argparse.ArgumentParser) -> None:
 def run_caption(options: argparse.Namespace) -> None:
     """Test whether captions (titles, snippets, URLs) explain a preference.
 
-    interleaf simulate --rankers 10 9 --clicks realistic --captions 1.5 --captions-lean 1 --impressions 5000 --out
-    world.parquet && interleaf caption world.parquet
+    interleaf simulate --rankers 10 9 --clicks realistic --caption-strength 1.5 --caption-lean 1 --impressions 5000
+    --out world.parquet && interleaf caption world.parquet
     """
     from interleaf.caption_bias import CaptionModel, caption
 
     model = CaptionModel.load(options.model) if options.model else None
-    settings = keywords(options, "tune", "held_out", "weights", "page", "confidence") | given_log_options(options)
-    write_output(options, caption(options.log, model, flag=options.navigational, **settings))
+    names = "tune", "held_out", "weights", "navigational", "impression", "confidence"
+    settings = keywords(options, *names) | collect_log_options(options)
+    write_output(options, caption(options.log, model, **settings))
 
 
 def reuse_options(parser: argparse.ArgumentParser) -> None:
@@ -295,6 +292,8 @@ def reuse_options(parser: argparse.ArgumentParser) -> None:
         help="new rankers, as TREC runs or lines of query, document, score; a NAME alone is a ranker in the log",
     )
     add_log_options(parser, "reuse")
+    by = "method to compare the new rankers by (default: the method that made most lists)"
+    add("--compare-by", metavar="SPEC", help=by)
     add("--clip", type=float, default=10.0, metavar="W", help="maximum weight of an impression in the clipped estimate")
     add_confidence(parser)
     add("--seed", type=int, default=0, help="random seed of the new rankers' lists")
@@ -313,11 +312,11 @@ def _source(text: str) -> tuple[str, str | None]:
 def run_reuse(options: argparse.Namespace) -> None:
     """Estimate from an old log how new rankers would compare.
 
-    interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --rankings --out old.parquet &&
+    interleaf simulate --rankers 1 5 9 --method probabilistic --impressions 5000 --with-rankings --out old.parquet &&
     interleaf reuse old.parquet --rankings A C
     """
     from interleaf.counterfactual import reuse
 
     rankings = as_map("--rankings", options.rankings)
-    settings = keywords(options, "clip", "confidence", "seed") | given_log_options(options)
+    settings = keywords(options, "compare_by", "clip", "confidence", "seed") | collect_log_options(options)
     write_output(options, reuse(options.log, rankings, **settings))

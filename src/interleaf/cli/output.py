@@ -19,7 +19,7 @@ SUFFIXES = {
 FILES = ("tally", "sums", "parquet", "jsonl")  # formats that are written to files only
 
 
-def add_output_options(parser: argparse.ArgumentParser, *formats: str) -> None:
+def add_output_options(parser: argparse.ArgumentParser, *formats: str, note: str = "") -> None:
     """Add the options --out and --format of a command that offers these formats, `text` first."""
     suffixes = ", ".join(SUFFIXES[name] for name in formats)
     parser.add_argument(
@@ -27,7 +27,7 @@ def add_output_options(parser: argparse.ArgumentParser, *formats: str) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help=f"also write the result to FILE, in the format of its suffix ({suffixes}); can be repeated",
+        help=f"also write the result to FILE, in the format of its suffix ({suffixes}); can be repeated{note}",
     )
     parser.add_argument(
         "--format",

@@ -132,6 +132,12 @@ def parse_kinds(text: str) -> tuple[str, float]:
     return pair("KIND=WEIGHT, such as purchase=5", float)(text) if "=" in text else (text, 1.0)
 
 
+def add_ordinals(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """Add the option for the number of the top position in events of another system."""
+    text = f"{when}number of the top position in events (default: detected)"
+    parser.add_argument("--ordinals", type=int, choices=[0, 1], help=text)
+
+
 def add_map_options(parser: argparse.ArgumentParser, when: str) -> None:
     """Add the options that say what the columns of two tables are."""
     named = "columns by their meaning, such as unit=visitor events.time=clicked_at (default: recognised by their names)"
@@ -159,7 +165,7 @@ def add_log_options(parser: argparse.ArgumentParser, verb: str) -> None:
     add("--max-impressions", type=int, metavar="N", help="exclude users with more than N impressions, such as crawlers")
 
 
-def given_log_options(options: argparse.Namespace) -> dict[str, Any]:
+def collect_log_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options of `add_log_options` that were given, as keyword arguments of the verb's function."""
     from interleaf.decode.attributes import Exclusion
 

@@ -28,12 +28,13 @@ def simulate_options(parser: argparse.ArgumentParser) -> None:
     add("--impressions", type=int, default=10_000, help="number of impressions per run, or of the log")
     add("--runs", type=int, default=25, help="number of simulated runs")
     add("--seed", type=int, default=1, help="random seed")
-    add("--rankings", action="store_true", help="for a log: write the input rankings, too")
+    add("--with-rankings", action="store_true", help="for a log: write the input rankings, too")
     add("--taste", type=float, default=0.0, help="for a log: how much people like the first ranker's documents")
-    add("--captions", type=float, help="for a log: write captions that attract clicks this much; 0: not at all")
-    lean = "with --captions: how many more attractive captions the first ranker has, from -1 to 1"
-    add("--captions-lean", type=float, default=0.0, help=lean)
-    add_output_options(parser, "text", "json", *LOGS)
+    add("--caption-strength", type=float, help="for a log: write captions that attract clicks this much; 0: not at all")
+    lean = "with --caption-strength: how many more attractive captions the first ranker has, from -1 to 1"
+    add("--caption-lean", type=float, default=0.0, help=lean)
+    log = "; .parquet and .jsonl: write a log of simulated people, and no result"
+    add_output_options(parser, "text", "json", *LOGS, note=log)
 
 
 def run_simulate(options: argparse.Namespace) -> int:
@@ -53,9 +54,10 @@ def run_simulate(options: argparse.Namespace) -> int:
         else with_features(max(options.rankers), seed=options.seed)
     )
     if writes_log:
-        people = People(captions=options.captions or 0.0, **keywords(options, "clicks", "taste", "captions_lean"))
+        strength = options.caption_strength
+        people = People(caption_strength=strength or 0.0, **keywords(options, "clicks", "taste", "caption_lean"))
         world = World(data, options.rankers, people, options.method, options.k, options.seed)
-        columns = {"captions": options.captions is not None, "rankings": options.rankings}
+        columns = {"captions": strength is not None, "rankings": options.with_rankings}
         rows = world.write(options.out[0], impressions=options.impressions, **columns)
         print(f"{options.out[0]}: {rows:,} impressions; the truth: {world.truth.reason}")
         return 0

@@ -32,7 +32,7 @@ from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.decode import Decoded
 from interleaf.decode.columns import column, list_column
 from interleaf.decode.scoring import shares_by_click
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import Scheme
@@ -181,7 +181,7 @@ def feature(name: str) -> ClickFeature:
     if name.startswith(KIND):
         kind = name.removeprefix(KIND)
         return ClickFeature(name, "kind", f"with an event of kind {kind}", lambda clicks: clicks.kinds[kind])
-    problem = f"unknown feature {name!r} of clicks; known are {listed(FEATURES)}"
+    problem = f"unknown feature {name!r} of clicks; known are {join_names(FEATURES)}"
     raise DataError(f"{problem}; add your own to interleaf.click_value.FEATURES first")
 
 

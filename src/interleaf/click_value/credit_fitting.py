@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.stats.compare import estimate
@@ -120,7 +120,7 @@ class Fitting:
 
     def __post_init__(self) -> None:
         if self.examples not in EXAMPLES:
-            raise DataError(f"unknown examples {self.examples!r}; known are {listed(EXAMPLES)}")
+            raise DataError(f"unknown examples {self.examples!r}; known are {join_names(EXAMPLES)}")
 
     @property
     def ridges(self) -> tuple[float, ...]:
@@ -240,7 +240,7 @@ def examples_of(
     experiments = {pair.experiment for pair in pairs}
     for name, by_experiment in (("better", better), ("groups", groups)):
         if unknown := sorted(set(by_experiment) - experiments):
-            raise DataError(f"{name} names experiment {unknown[0]!r}; the log holds {listed(sorted(experiments))}")
+            raise DataError(f"{name} names experiment {unknown[0]!r}; the log holds {join_names(sorted(experiments))}")
     return [_example(pair, moments, better, groups) for pair, moments in sorted(pairs.items())]
 
 

@@ -24,7 +24,7 @@ from interleaf.click_value.credit_fitting import GROUPS, POOLED, Fitting, Moment
 from interleaf.click_value.learned_credit import ClickWorth, CreditWeight, LearnedCredit, LearningResult, TrainedOn
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
 from interleaf.execution.task import Task, process_batch
@@ -142,7 +142,7 @@ def gather(
     training = TrainingSums(names, counting, options.scheme, captions)
     weights = None if captions is None else CaptionWeights(captions)
     task = replace(options, credit=FeatureDifferences(names, kinds, captions=weights)).task(Task)
-    return Passes(source, task, options, once=True).summed(training, _count_batch)
+    return Passes(source, task, options, once=True).add_up(training, _count_batch)
 
 
 def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repeated: Array) -> None:
@@ -186,7 +186,7 @@ def learn(
     better: Mapping[str, str] | None = None,
     *,
     features: Sequence[str] | None = None,
-    captions: CaptionModel | None = None,
+    caption_model: CaptionModel | None = None,
     ridge: float | None = None,
     ridge_on: Sequence[str] | None = None,
     examples: str = POOLED,
@@ -214,11 +214,11 @@ def learn(
     significant difference are left out. `features` are names, those of C12 if omitted. `ridge` is chosen by
     cross-validation if omitted; `ridge_on` names the features that it penalizes, all but equal credit if omitted.
     `groups` says which experiments are left out together. With `folds` of users the credit can score its own
-    experiments without overfitting; with 0 it refuses them. The click weight of the model `captions` becomes a feature.
+    experiments without overfitting; with 0 it refuses them. The click weight of `caption_model` becomes a feature.
     All other options are those of `analyze`.
     """
     options = LogOptions.of_arguments(locals())
-    training = training_of(log, features, captions, options)
+    training = training_of(log, features, caption_model, options)
     return fit(training, better, ridge, ridge_on, examples, groups, folds, confidence, resamples, seed)
 
 
@@ -285,9 +285,9 @@ def training_of(
         return gather(log, features, captions, options)
     if not all(map(_is_saved, paths)):
         raise DataError("sums and logs cannot be mixed; save the sums of the logs first, then give sums alone")
-    others = {"features": features, "captions": captions}
+    others = {"features": features, "caption_model": captions}
     if changed := [*(name for name, value in others.items() if value), *options.changed]:
-        raise DataError(f"saved sums have been counted already; leave out {listed(changed)}")
+        raise DataError(f"saved sums have been counted already; leave out {join_names(changed)}")
     saved = (one if isinstance(one, TrainingSums) else TrainingSums.load(Path(one)) for one in paths)
     return reduce(TrainingSums.__add__, saved)
 

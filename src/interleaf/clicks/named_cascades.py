@@ -9,7 +9,7 @@ from typing import Any
 
 from interleaf import spec
 from interleaf.clicks.click_models import Cascade, numbers
-from interleaf.errors import ClickError, MethodError, did_you_mean, listed, suggest
+from interleaf.errors import ClickError, MethodError, did_you_mean, join_names, suggest
 
 Probabilities = tuple[float | Fraction, ...]
 
@@ -101,14 +101,14 @@ def _row(name: str, grades: int) -> ClickTable:
     rows = [table for table in TABLES if table.name == name]
     if not rows:
         names = list(dict.fromkeys(table.name for table in TABLES))
-        known = f"known are {listed(names)}, or build Cascade(click=..., stop=...){did_you_mean(name, names)}"
+        known = f"known are {join_names(names)}, or build Cascade(click=..., stop=...){did_you_mean(name, names)}"
         raise ClickError(f"there is no click table {name!r}; {known}")
     for table in rows:
         if table.grades in (None, grades):
             return table
+    known = join_names(sorted(table.grades or 0 for table in rows))
     raise ClickError(
-        f"the click table {name!r} is for {listed(sorted(table.grades or 0 for table in rows))} grades, not {grades}; "
-        "build Cascade(click=..., stop=...) for others"
+        f"the click table {name!r} is for {known} grades, not {grades}; build Cascade(click=..., stop=...) for others"
     )
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interleaf.errors import ClickError, DataError, listed
+from interleaf.errors import ClickError, DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import Keyed, key_of
+
+NO_PAGE = "shows no page; a page is a line of session, time, Q, query, region and urls"
 
 
 @dataclass(frozen=True)
@@ -109,16 +111,29 @@ def parse_yandex(lines: Iterable[str], source: str = "the log") -> ResultPages:
     """
     log = _YandexLog()
     for number, line in enumerate(lines, 1):
-        fields = line.rstrip().split("\t")  # some writers pad clicks with empty fields to the width of a page
-        if fields == [""]:
-            continue
         try:
-            log.add(fields)
+            log.add(split_yandex_line(line))
         except DataError as error:
             raise DataError(f"{source}, line {number}: {error}") from None
     if not log.pages:
-        raise DataError(f"{source} shows no page; a page is a line of session, time, Q, query, region and urls")
+        raise DataError(f"{source} {NO_PAGE}")
     return log.to_pages()
+
+
+def split_yandex_line(line: str) -> list[str]:
+    """The fields of a line that is a page or a click; none if the line is empty."""
+    fields = line.rstrip().split("\t")  # some writers pad clicks with empty fields to the width of a page
+    if fields == [""]:
+        return []
+    if "" in fields:
+        raise DataError(f"field {fields.index('') + 1} is empty; every field but the last ones needs a value")
+    kind = fields[2] if len(fields) > 2 else None
+    if kind not in ("Q", "C"):
+        raise DataError(f"the third field is {kind!r}; it must be {join_names('QC')}, and fields separated by tabs")
+    if len(fields) < 6 if kind == "Q" else len(fields) != 4:
+        shape = "session, time, Q, query, region and urls" if kind == "Q" else "session, time, C and one url"
+        raise DataError(f"{len(fields)} fields, but a line of kind {kind} has {shape}, separated by tabs")
+    return fields
 
 
 class _YandexLog:
@@ -133,18 +148,13 @@ class _YandexLog:
         self.not_shown = 0
 
     def add(self, fields: list[str]) -> None:
-        if "" in fields:
-            raise DataError(f"field {fields.index('') + 1} is empty; every field but the last ones needs a value")
-        kind = fields[2] if len(fields) > 2 else None
-        if kind == "Q" and len(fields) > 5:
+        """Add the fields of a line, if any."""
+        if not fields:
+            return
+        if fields[2] == "Q":
             self._add_page(fields[0], fields[3], fields[5:])
-        elif kind == "C" and len(fields) == 4:
-            self._add_click(fields[0], fields[3])
-        elif kind in ("Q", "C"):
-            shape = "session, time, Q, query, region and urls" if kind == "Q" else "session, time, C and one url"
-            raise DataError(f"{len(fields)} fields, but a line of kind {kind} has {shape}, separated by tabs")
         else:
-            raise DataError(f"the third field is {kind!r}; it must be {listed('QC')}, and fields separated by tabs")
+            self._add_click(fields[0], fields[3])
 
     def _add_page(self, session: str, query: str, urls: Sequence[str]) -> None:
         person = self.sessions.setdefault(session, len(self.sessions))

@@ -46,7 +46,7 @@ class Client:
     """Requests lists from a service and reports events to it. Thread-safe; use one per process.
 
     If the service does not answer within `timeout` seconds, this process composes the list as the service would, and
-    spools the record: in the folder `spool`, or in memory, at most `most_spooled` records. A thread delivers spooled
+    spools the record: in the folder `spool`, or in memory, at most `max_spooled` records. A thread delivers spooled
     records, with their original times, when the service is back. Until then, no call waits for the service.
     Only wrong arguments of the caller raise `ClientError`, with the service's message. Values from visitors never
     raise: those that the service would refuse are cleaned or dropped, and counted.
@@ -63,7 +63,7 @@ class Client:
         *,
         timeout: float = 1.0,
         spool: str | Path | None = None,
-        most_spooled: int = 100_000,
+        max_spooled: int = 100_000,
         refresh: float = 60.0,
         backoff: tuple[float, float] = (0.5, 15.0),
         slow: tuple[float, int] | None = (0.5, 20),
@@ -71,7 +71,7 @@ class Client:
     ) -> None:
         folder = None if spool is None else Path(spool)
         self._connections = Connections(url, key, timeout, context)
-        self._spool: Spool = MemorySpool(most_spooled) if folder is None else FolderSpool(folder, most_spooled)
+        self._spool: Spool = MemorySpool(max_spooled) if folder is None else FolderSpool(folder, max_spooled)
         self._known, self._visitors = KnownExperiments(folder), Visitors()
         breaker = LatencyBreaker.of(slow, timeout)
         self._delivery = DeliveryThread(self._connections, self._spool, self._known, refresh, backoff, breaker)

@@ -37,20 +37,20 @@ class MemorySpool:
 
     A full spool drops new records and counts them; `problem` says why it dropped the last.
 
-    >>> spool = MemorySpool(most=1)
+    >>> spool = MemorySpool(max_records=1)
     >>> spool.put(b"one"), spool.put(b"two"), spool.dropped
     (True, False, 1)
     >>> [spool.read(name) for name in spool.names()]
     [b'one']
     """
 
-    def __init__(self, most: int) -> None:
-        self._most, self.problem = most, _FULL
+    def __init__(self, max_records: int) -> None:
+        self._max_records, self.problem = max_records, _FULL
         self.forget()
 
     def put(self, record: bytes) -> bool:
         """Store a record; False if it was dropped."""
-        if len(self._records) >= self._most:
+        if len(self._records) >= self._max_records:
             self.dropped += 1
             return False
         self._records[_name()] = record
@@ -88,8 +88,8 @@ class FolderSpool:
     or renamed, as in a read-only folder, are delivered once by each process and then skipped.
     """
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self._folder, self._most = folder, most
+    def __init__(self, folder: Path, max_records: int) -> None:
+        self._folder, self._max_records = folder, max_records
         self.dropped, self.problem = 0, _FULL
         self._stuck: set[str] = set()
         make_private(folder)
@@ -99,7 +99,7 @@ class FolderSpool:
         name = _name()
         part = self._folder / f"{name}.part"
         try:
-            if self._count >= self._most:
+            if self._count >= self._max_records:
                 raise OSError(_FULL)
             write_private(part, record)
             part.rename(self._folder / name)

@@ -220,9 +220,9 @@ def _short(max_length: int, value: Any) -> str | None:
     return text if text and text == clean_text(text, max_length) else None
 
 
-def _whole(least: int, most: int, value: Any) -> int | None:
+def _whole(minimum: int, maximum: int, value: Any) -> int | None:
     number = whole(value)
-    return number if number is not None and least <= number <= most else None
+    return number if number is not None and minimum <= number <= maximum else None
 
 
 def _highlights(value: Any) -> list[dict[str, Any]] | None:
@@ -234,12 +234,12 @@ def _highlights(value: Any) -> list[dict[str, Any]] | None:
     return [one for one in cleaned if None not in one.values()]
 
 
-def _number(least: float, most: float, value: Any) -> float | None:
+def _number(minimum: float, maximum: float, value: Any) -> float | None:
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         return None
-    return number if least <= number <= most else None
+    return number if minimum <= number <= maximum else None
 
 
 def _time(value: Any) -> str | None:

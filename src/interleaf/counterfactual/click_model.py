@@ -1,6 +1,9 @@
 """A click model of the old log: how attractive each document is for its query, and how often each rank is examined.
 
 P(click) = attraction(document, query) * attention(position, clicks above it)
+
+It is not a model of `clicks.fit`, because it is fitted from counts, which Spark can add up, and without each group of
+units in turn, for the jackknife.
 """
 
 from __future__ import annotations

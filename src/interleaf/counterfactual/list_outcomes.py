@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.errors import MethodError, SchemeError, listed
+from interleaf.errors import MethodError, SchemeError, join_names
 from interleaf.interleaving import batch, kernel_calls
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.kernels.jit import impression_at, inline_kernel, kernel
@@ -241,7 +241,7 @@ def scorer_of(method: str, scheme: str | None, rankers: int) -> Scorer:
     chosen = resolve(method)
     if not chosen.method.abbreviation:
         names = [name for name, method in METHODS.items() if method.abbreviation]
-        raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {listed(names)} they can")
+        raise MethodError(f"new rankers cannot be compared by {chosen} on old lists; by {join_names(names)} they can")
     if chosen.method.owners_given_list == DRAFTED:
         if scheme not in (None, "binary") or str(chosen) != chosen.method.name or rankers > MAX_DRAFTING:
             raise SchemeError(

@@ -21,7 +21,7 @@ from interleaf.errors import DataError, RankingError
 from interleaf.execution.passes import MergeableSums, Passes, S
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, EncodedRankings, Impression
-from interleaf.simulate.rankers import run_lines
+from interleaf.log.trec_runs import read_run
 from interleaf.tally.units import Sample
 
 ByQuery = Mapping[str, Sequence[str]]
@@ -81,27 +81,6 @@ def by_query(source: RankingSource, names: Iterable[str], ranker: str) -> dict[s
             twice = next(document for place, document in enumerate(ranking) if document in ranking[:place])
             raise RankingError(f"{ranker!r} ranks document {twice!r} twice for query {name!r}; keep the first")
     return rankings
-
-
-def read_run(path: str | PathLike[str]) -> dict[str, list[str]]:
-    """A TREC run, `qid Q0 docid rank score tag` or `qid docid score`: best score first, ties in the order of the file.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".run") as file:
-    ...     written = file.write("7 d1 0.5\\n7 d2 2.5\\n9 d1 1\\n")
-    ...     file.flush()
-    ...     read_run(file.name)
-    {'7': ['d2', 'd1'], '9': ['d1']}
-    """
-    scores: dict[str, dict[str, float]] = {}
-    for where, query, document, score in run_lines(path):
-        ranked = scores.setdefault(query, {})
-        if document in ranked:
-            raise DataError(f"{where}: document {document!r} of query {query!r} is there twice; keep one")
-        ranked[document] = score
-    if not scores:
-        raise DataError(f"{path} ranks nothing; give a TREC run with at least one line")
-    return {query: sorted(ranked, key=lambda document: -ranked[document]) for query, ranked in scores.items()}
 
 
 def encode_rankings(rankings: Mapping[str, ByQuery], k: int) -> NewRankings:
@@ -218,7 +197,7 @@ class ListsInMemory:
         self._dropped = Counter(dropped)
         self._lists = [view.of(old, self._dropped) for old in lists]
 
-    def summed(self, empty: S, add: AddLists[S]) -> S:
+    def add_up(self, empty: S, add: AddLists[S]) -> S:
         for lists in self._lists:
             add(empty, lists)
         empty.dropped += self._dropped
@@ -231,8 +210,8 @@ class ListsReadAgain:
     def __init__(self, passes: Passes[OldTask], view: RankersView) -> None:
         self._passes, self._view = passes, view
 
-    def summed(self, empty: S, add: AddLists[S]) -> S:
-        return self._passes.summed(empty, partial(self._view.add_batch, add))
+    def add_up(self, empty: S, add: AddLists[S]) -> S:
+        return self._passes.add_up(empty, partial(self._view.add_batch, add))
 
 
 GROUPS = 20  # groups of units for the jackknife

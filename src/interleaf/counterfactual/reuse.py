@@ -259,11 +259,11 @@ def reuse(
     log: Any,
     rankings: Mapping[str, RankingSource | None],
     *,
+    compare_by: str | None = None,
     clip: float = CLIP,
     confidence: float = 0.95,
     seed: int = 0,
     scheme: str | None = None,
-    method: str | None = None,
     events: str | Mapping[str, float] = "click",
     dwell: float | None = None,
     first: bool = False,
@@ -278,12 +278,15 @@ def reuse(
 
     `log` is a log as `analyze` takes it, with queries and documents, and with lists drawn by a method whose list
     probabilities are known. `rankings[ranker]` is the path of a TREC run, a mapping from queries to documents, or a
-    function of a query; None means the ranker of that name in the log, if its rankings are logged. `clip` is the
-    largest weight of the clipped estimate, and `seed` the random seed of the new rankers' lists. All other options are
-    those of `analyze`, but events have no weights here. `method` (default: that of most old lists) compares the new
-    rankers. The log is held in memory; with `engine="spark"` executors read it three times instead.
+    function of a query; None means the ranker of that name in the log, if its rankings are logged. `compare_by`
+    is the method that compares the new rankers (default: that of most old lists). `clip` is the largest weight of the
+    clipped estimate, and `seed` the random seed of the new rankers' lists. All other options are those of `analyze`,
+    but events have no weights here. The log is held in memory; with `engine="spark"` executors read it three times
+    instead.
     """
     options = LogOptions.of_arguments(locals())
+    if compare_by is not None:
+        resolve(compare_by)  # raises before the log is read
     if len(rankings) < 2:
         raise RankingError(f"{len(rankings)} new rankers cannot be compared; give at least 2")
     if not clip > 0:
@@ -291,12 +294,12 @@ def reuse(
     if set(options.counting.weights.values()) != {1.0}:
         raise DataError(f"the weights of events in {options.counting} cannot be used here; give kinds without weights")
     borrowed = tuple(name for name, source in rankings.items() if source is None)
-    task = replace(options, scheme=None, method=None).task(OldTask, rankers=borrowed)
+    task = replace(options, scheme=None).task(OldTask, rankers=borrowed)
     passes = Passes(log, task, options)
-    survey = passes.summed(LogSurvey(borrowed, keep=not passes.on_spark), LogSurvey.read)
+    survey = passes.add_up(LogSurvey(borrowed, keep=not passes.on_spark), LogSurvey.read)
     if not survey.longest:
         raise nothing_left_error(survey.dropped)
-    scorer = scorer_of(method or _method(survey), scheme, len(rankings))
+    scorer = scorer_of(compare_by or _method(survey), scheme, len(rankings))
     new = new_rankings.encode_rankings(_by_query(survey, rankings), max(survey.longest.values()))
     if not new.queries:
         raise DataError("the new rankers rank no query of the log; rankings are found by the text of its column query")
@@ -315,7 +318,7 @@ def reuse_lists(
 ) -> ReuseResult:
     """Compare the new rankers on old lists that were looked up in their rankings."""
     new, scorer = view.new, view.scorer
-    looks = lists.summed(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
+    looks = lists.add_up(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
     if not looks.impressions:
         raise nothing_left_error(looks.dropped)
     robust = None
@@ -324,7 +327,7 @@ def reuse_lists(
     has_joint = scorer.independent and not looks.unowned
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
-    evidence = ReuseEvidence(scorer, looks, lists.summed(empty, weigher.add), robust, view.longest)
+    evidence = ReuseEvidence(scorer, looks, lists.add_up(empty, weigher.add), robust, view.longest)
     return build_result(evidence, new.rankers, borrowed, confidence)
 
 

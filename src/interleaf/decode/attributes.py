@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode.columns import codes, column, text_column
-from interleaf.errors import DataError, did_you_mean, listed
+from interleaf.errors import DataError, did_you_mean, join_names
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
@@ -65,7 +65,7 @@ def check_attributes(asked: Iterable[str], there: Collection[str]) -> None:
     """Raise an error for attributes that no row of a log has."""
     unknown = [name for name in dict.fromkeys(asked) if name not in there]
     if unknown:
-        known = f"the log has {listed(sorted(there)[:20])}" if there else "the log has none"
+        known = f"the log has {join_names(sorted(there)[:20])}" if there else "the log has none"
         hints = [f"no row has the attribute {name!r}{did_you_mean(name, there)}" for name in unknown]
         raise DataError(f"{' '.join(hints)} ({known})")
 

@@ -133,7 +133,7 @@ def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> 
         _values(fields.get("value"), kind, weighted, counting),
         guarded[kind] if counting.guarded else guarded[:0],
     )
-    return _merged(flat, fields["event"], kind, names) if "event" in fields else flat
+    return _merge_copies(flat, fields["event"], kind, names) if "event" in fields else flat
 
 
 def _indices(names: Sequence[Any], wanted: Sequence[str]) -> Array:
@@ -170,7 +170,7 @@ def _ranks(array: pa.Array) -> Array:
     return np.clip(numbers(array, -1, pa.int64()), -1, 2**31 - 1).astype(np.int32)
 
 
-def _merged(flat: FlatEvents, ids: pa.Array, kind: Array, names: list[Any]) -> FlatEvents:
+def _merge_copies(flat: FlatEvents, ids: pa.Array, kind: Array, names: list[Any]) -> FlatEvents:
     """The events with copies merged. Most logs have no copies, so a fast kernel looks for them first."""
     named = text_column(ids)
     first = np.full(len(flat.rank), -1, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import Counting, Decoded
-from interleaf.errors import MethodError, SchemeError, listed
+from interleaf.errors import MethodError, SchemeError, join_names
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression, pairs
 from interleaf.log.drop_reasons import DropReason
@@ -85,7 +85,7 @@ class Scoring:
         if self.counting.values:
             sums = [name for name in offered if scheme_of(name).form.adds_up]
             if self.scheme not in (None, *sums) or not sums:
-                some = f"use {listed(sums)}" if sums else f"{chosen} offers none"
+                some = f"use {join_names(sums)}" if sums else f"{chosen} offers none"
                 raise SchemeError(f"values take a scheme that adds up clicks, not {self.scheme!r}: {some}")
             return chosen.scheme(self.scheme or sums[0], rankers)
         if self.credit is None:
@@ -93,7 +93,7 @@ class Scoring:
         averages = tuple(chosen.method.needs_by_variant)
         normalized = [name for name in offered if scheme_of(name).form.divides and not name.endswith(averages)]
         if self.scheme not in (None, *normalized) or not normalized:
-            some = f"use {listed(normalized)}" if normalized else f"{chosen} offers none"
+            some = f"use {join_names(normalized)}" if normalized else f"{chosen} offers none"
             raise SchemeError(f"credit by click takes a normalized scheme, not {self.scheme!r}: {some}")
         return chosen.scheme(self.scheme or normalized[0], rankers)
 

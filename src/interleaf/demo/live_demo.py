@@ -17,7 +17,7 @@ from interleaf.demo.engine import Engine, order_of, read_entries
 from interleaf.demo.searchers import Crowd, searches, truth
 from interleaf.demo.site import Site, address, listen, serve_app
 from interleaf.errors import ClientError, InterleafError
-from interleaf.report.format import signed, span
+from interleaf.report.format import format_signed, span
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.server.reports import Reports
@@ -69,7 +69,7 @@ def line_of(report: Report | None) -> str:
     result = f"People prefer {winner}" if winner else "No difference shown yet"
     one = report.comparisons[0] if len(report.comparisons) == 1 else None
     if one is not None and one.estimate is not None and one.interval is not None:
-        result += f": {one.first} over {one.second} {signed(one.estimate)} ({span(one.interval)})"
+        result += f": {one.first} over {one.second} {format_signed(one.estimate)} ({span(one.interval)})"
     return f"{result}; {came}"
 
 

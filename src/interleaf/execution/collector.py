@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from interleaf.decode import Design
 from interleaf.decode.attributes import check_attributes
-from interleaf.errors import DataError, listed, suggest
+from interleaf.errors import DataError, join_names, suggest
 from interleaf.execution.session_rows import SessionRows
 from interleaf.execution.task import BatchPart, Task
 from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
@@ -186,7 +186,7 @@ class TallyCollector:
         keys = sorted(key for key, tally in self._tallies.items() if tally.impressions)
         names = sorted({key.experiment for key in keys})
         if len(names) > 1:
-            raise DataError(f"the log holds {len(names)} experiments; name one of them: {listed(names[:20])}")
+            raise DataError(f"the log holds {len(names)} experiments; name one of them: {join_names(names[:20])}")
         if not names:
             raise DataError(f"the log has no row that can be used{self._why()}")
         latest = max(key.version for key in keys)
@@ -245,7 +245,7 @@ class TallyCollector:
             hint = ". With team_draft, a scheme such as 'binary' needs no ranks" if self.lacks_ranks else ""
             return f"{wanted}; dropped rows: {worst}{hint}"
         if self.others:
-            there = listed(f"{name}, version {version}" for name, version in sorted(self.others)[:20])
+            there = join_names(f"{name}, version {version}" for name, version in sorted(self.others)[:20])
             return f"{wanted}; there are {there}"
         if lost := self.events.total():
             return f"{wanted}; it holds {lost:,} events and no impression: give the files with the impressions, too"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from interleaf.errors import DataError, InterleafError, collect_errors, listed, raise_errors
+from interleaf.errors import DataError, InterleafError, collect_errors, join_names, raise_errors
 from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds, joined_gap
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class LogOptions:
     method: str | None = _option(
         None,
         "method to score the lists by (default: the method that made them)",
-        special={"reuse": {"help": "method to compare the new rankers by (default: the method that made most lists)"}},
+        [verb for verb in ALL if verb != "reuse"],
         metavar="SPEC",
     )
     events: str | Mapping[str, float] = _option(
@@ -163,7 +163,7 @@ class LogOptions:
             yield DataError(f"examination has {wrong[0]!r}; give a number above 0 for each rank, such as 1 0.6 0.4")
         yield from map(DataError, find_problems(self.guardrails or {}))
         if self.engine not in (None, *ENGINES):
-            yield DataError(f"there is no engine {self.engine!r}; use {listed(ENGINES)}")
+            yield DataError(f"there is no engine {self.engine!r}; use {join_names(ENGINES)}")
         if self.threads < 0:
             yield DataError(f"threads is {self.threads!r}; give 0 for one per core, or a number from 1 up")
         if self.method is not None:

@@ -33,7 +33,7 @@ class Groups:
 
     def add(self, columns: list[Array]) -> None:
         """Add rows: columns of keys first, then of values."""
-        self._parts.append(self._grouped(columns))
+        self._parts.append(self._group(columns))
         self._waiting += len(columns[0])
         if self._waiting > 2 * self._least:
             self._parts = [self.columns]
@@ -46,11 +46,11 @@ class Groups:
     @property
     def columns(self) -> list[Array]:
         """The columns of keys, then of values, sorted by key."""
-        columns = self._grouped([np.concatenate(parts) for parts in zip(*self._parts, strict=True)])
+        columns = self._group([np.concatenate(parts) for parts in zip(*self._parts, strict=True)])
         order = np.lexsort(columns[: self._keys])
         return [column[order] for column in columns]
 
-    def _grouped(self, columns: list[Array]) -> list[Array]:
+    def _group(self, columns: list[Array]) -> list[Array]:
         return group_rows(columns[: self._keys], list(zip(columns[self._keys :], self._rules, strict=True)))
 
 
@@ -118,7 +118,7 @@ class Passes(Generic[T]):
             reads_source = once or isinstance(source, pa.Table | pa.RecordBatch) or is_paths(source)
             self._source = source if reads_source else pa.Table.from_batches(list(log.read(source, task.columns)))
 
-    def summed(self, empty: S, count: Callable[[S, pa.RecordBatch, T, Array], None]) -> S:
+    def add_up(self, empty: S, count: Callable[[S, pa.RecordBatch, T, Array], None]) -> S:
         """The sums of the whole log: `count` adds a batch, except rows that are marked as repeated."""
         if self.on_spark:
             sums: S = spark.sum_parts(self._source, self._task, partial(_count_part, empty, count))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING
 
-from interleaf.errors import ExperimentError, listed
+from interleaf.errors import ExperimentError, join_names
 
 if TYPE_CHECKING:
     from interleaf.experiment.settings import Experiment
@@ -70,10 +70,8 @@ def _check_rankers(experiment: Experiment) -> None:
     if experiment.scheme is None and experiment.chosen.scheme(None, 2) != experiment.chosen.scheme(
         None, experiment.mixed
     ):
-        offered = experiment.chosen.method.schemes_for(experiment.mixed)
-        remedy = (
-            f"lists of two and of more rankers have different schemes in {experiment.method}; give {listed(offered)}"
-        )
+        offered = join_names(experiment.chosen.method.schemes_for(experiment.mixed))
+        remedy = f"lists of two and of more rankers have different schemes in {experiment.method}; give {offered}"
         raise ExperimentError("scheme", None, remedy)
     if experiment.planned_units is not None and experiment.planned_units <= len(rankers):
         remedy = f"there are {len(rankers)} rankers; plan for many more units than rankers, or give fewer rankers"

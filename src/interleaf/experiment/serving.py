@@ -20,7 +20,7 @@ from interleaf.interleaving.rankings import (
 )
 from interleaf.kernels.randomness import Keyed, key_of
 from interleaf.log.schema import ALONE, FALLBACK, INTERLEAVED, arm_of
-from interleaf.methods.registry import ResolvedMethod, resolve, unchanged
+from interleaf.methods.registry import ResolvedMethod, resolve, show_unchanged
 
 Rankings = dict[str, Sequence[str]]
 MAX_TOGETHER = 1000  # documents in the rankings of a list that is drawn together with others
@@ -129,7 +129,7 @@ def plan_list(experiment: Experiment, version: int, request: Request, group: Cho
         rankings = available if group is not None else _as_mode(experiment, available, mixed, size)
         chosen = experiment.chosen
     else:
-        rankings, chosen = available, unchanged(shown_ranker)
+        rankings, chosen = available, show_unchanged(shown_ranker)
     _check_drawable(rankings, chosen, request.page)
     key = chance_key(chosen, experiment.name, version, unit, request.query)
     about = {"experiment": experiment.name, "version": version, "impression": request.impression, "unit": request.unit}

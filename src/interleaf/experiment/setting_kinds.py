@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from interleaf.errors import listed
+from interleaf.errors import join_names
 
 MAX_TEXT = 200
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -89,7 +89,7 @@ class Choice:
 
     def check(self, value: Any) -> str:
         if value not in self.words:
-            raise ValueError(f"give {listed(self.words)}")
+            raise ValueError(f"give {join_names(self.words)}")
         return str(value)
 
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from interleaf.errors import ExperimentError, InterleafError, listed
+from interleaf.errors import ExperimentError, InterleafError, join_names
 from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
 from interleaf.experiment.guardrail_margins import GuardrailMargins, check_guardrails
 from interleaf.experiment.limits import MAX_K
@@ -209,7 +209,8 @@ class Experiment:
             raise ExperimentError("experiment", data, "give an object of settings")
         for name in data:
             if name not in SETTINGS:
-                raise ExperimentError(str(name)[:100], None, f"there is no such setting; there are {listed(SETTINGS)}")
+                remedy = f"there is no such setting; there are {join_names(SETTINGS)}"
+                raise ExperimentError(str(name)[:100], None, remedy)
         values = {}
         for name, setting in SETTINGS.items():
             if name in data:
@@ -239,7 +240,7 @@ class Experiment:
         if not self.control:
             object.__setattr__(self, "control", self.rankers[0])
         if self.control not in self.rankers:
-            raise ExperimentError("control", self.control, f"give one of the rankers, {listed(self.rankers)}")
+            raise ExperimentError("control", self.control, f"give one of the rankers, {join_names(self.rankers)}")
 
     def _check_method(self) -> None:
         """Check method, scheme and rankers, and write the method with its parameters."""
@@ -270,9 +271,9 @@ class Experiment:
         if WEIGHTED in self.events:
             remedy = "this is the name of the sum of all kinds; give this kind another"
             raise ExperimentError("events", WEIGHTED, remedy)
-        for kind in self.values:
-            if kind not in self.events:
-                raise ExperimentError("values", kind, f"give kinds of events that count, such as {listed(self.events)}")
+        if unknown := [kind for kind in self.values if kind not in self.events]:
+            remedy = f"give kinds of events that count, such as {join_names(self.events)}"
+            raise ExperimentError("values", unknown[0], remedy)
         for kind in self.events:
             if kind.startswith(VALUE_OF):
                 raise ExperimentError("events", kind, f"metrics of values begin with {VALUE_OF!r}; rename this kind")
@@ -286,7 +287,7 @@ class Experiment:
                 remedy = "it is for metrics of values; name the kinds of events with a value (values), or leave it out"
                 raise ExperimentError(setting, value, remedy)
         if self.primary not in self.metrics:
-            raise ExperimentError("primary", self.primary, f"give one of the metrics, {listed(self.metrics)}")
+            raise ExperimentError("primary", self.primary, f"give one of the metrics, {join_names(self.metrics)}")
 
     def _check_traffic(self) -> None:
         """Check which units take part, and how many."""

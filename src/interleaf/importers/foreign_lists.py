@@ -19,7 +19,7 @@ from interleaf.importers.protocol import ENGINE, UNITS, ImportNote, ImportOption
 from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
-from interleaf.methods.registry import unchanged
+from interleaf.methods.registry import show_unchanged
 
 KNOWN = 0.95  # share of queries that must have an id to use it as the unit
 JOINING = 0.05  # below this share, hits and events use different ids, and matches are accidental
@@ -179,7 +179,7 @@ class Foreign:
         """The columns of lists with one configuration each, as in an A/B test."""
         self._counts[ImportNote.ONE_CONFIGURATION] += int(usable.sum())
         place = pa.array(_numbers(self.configurations(part), self._rankers)[usable])
-        methods = [str(unchanged(ranker)) for ranker in self._rankers]
+        methods = [str(show_unchanged(ranker)) for ranker in self._rankers]
         return {"arm": pa.array(self._rankers).take(place), "method": pa.array(methods).take(place)}
 
     def configurations(self, part: Partition) -> pa.Array:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.methods.registry import FOREIGN
 from interleaf.stable_codes import Code
 
@@ -190,7 +190,7 @@ class ImportOptions:
         if self.ordinals not in (None, 0, 1):
             raise DataError(f"ordinals start at {self.ordinals!r}; give 0 or 1, or nothing, to guess from the log")
         if self.unit not in (None, *UNITS):
-            raise DataError(f"the unit is {self.unit!r}; give {listed(UNITS)}")
+            raise DataError(f"the unit is {self.unit!r}; give {join_names(UNITS)}")
 
 
 class Importer(Protocol):

@@ -48,8 +48,8 @@ def solr_query(value: dict[str, Any], counts: Counter[str], field: str = "id") -
     inner = _within(value.get("response"), "response", value)
     documents = _within(inner.get("response"), "docs", inner).get("docs")
     about = {
-        "query_id": _nested(inner, "ubi", "query_id"),
-        "user_query": _nested(inner, "responseHeader", "params", "q"),
+        "query_id": _find_nested(inner, "ubi", "query_id"),
+        "user_query": _find_nested(inner, "responseHeader", "params", "q"),
     }
     return _with_owners(value, about, documents, field, SOLR_OWNER, counts)
 
@@ -64,8 +64,8 @@ def opensearch_query(value: dict[str, Any], counts: Counter[str]) -> tuple[Recor
     (['a', 'b'], ['c1', 'c2'])
     """
     inner = _within(value.get("response"), "hits", value)
-    about = {"query_id": _nested(inner, "ext", "ubi", "query_id")}
-    return _with_owners(value, about, _nested(inner, "hits", "hits"), "_id", OPENSEARCH_OWNER, counts)
+    about = {"query_id": _find_nested(inner, "ext", "ubi", "query_id")}
+    return _with_owners(value, about, _find_nested(inner, "hits", "hits"), "_id", OPENSEARCH_OWNER, counts)
 
 
 def _with_owners(
@@ -87,7 +87,7 @@ def _within(value: Any, name: str, otherwise: dict[str, Any]) -> dict[str, Any]:
     return value if type(value) is dict and (name in value or "responseHeader" in value) else otherwise
 
 
-def _nested(value: Any, *names: str) -> Any:
+def _find_nested(value: Any, *names: str) -> Any:
     for name in names:
         value = value.get(name) if type(value) is dict else None
     return value

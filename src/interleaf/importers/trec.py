@@ -1,17 +1,11 @@
-"""TREC runs: exports the rankings of a log as runs and judgments as qrels; composes lists from runs.
-
-Tools sort a run by its score, so scores strictly decrease. White space in names, which a run cannot contain, is
-percent-encoded.
-"""
+"""TREC runs: exports the rankings of a log as runs and judgments as qrels; composes lists from runs."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -20,11 +14,11 @@ from interleaf.importers.protocol import UNDATED
 from interleaf.interleaving.api import interleave
 from interleaf.log.reader import read
 from interleaf.log.record_batches import rows_of, rows_to_batch, whole_file, write_batches
+from interleaf.log.trec_runs import encode_name, write_run_lines
 from interleaf.methods.registry import DEFAULT
 
 AT_ONCE = 1024
 LOG_RANKINGS = "log the rankings (LogWriter's rankings=True)"
-_UNFIT = re.compile(r"[\s%]")
 
 
 def export_trec(source: Any, folder: str | Path) -> Counter[str]:
@@ -45,11 +39,13 @@ def export_trec(source: Any, folder: str | Path) -> Counter[str]:
     if not rankings and not grades:
         raise DataError(f"the log holds no rankings with a query, and no grades; {LOG_RANKINGS}")
     for ranker, by_query in rankings.items():
-        with whole_file(folder / f"{_name(ranker).replace('/', '%2F')}.run") as file:
-            file.writelines(run_lines(by_query, ranker))
+        with whole_file(folder / f"{encode_name(ranker).replace('/', '%2F')}.run") as file:
+            file.writelines(write_run_lines(by_query, ranker))
     if grades:
         with whole_file(folder / "qrels.txt") as file:
-            file.writelines(f"{_name(q)} 0 {_name(d)} {grade}\n".encode() for (q, d), grade in grades.items())
+            file.writelines(
+                f"{encode_name(q)} 0 {encode_name(d)} {grade}\n".encode() for (q, d), grade in grades.items()
+            )
     queries = len({query for one in rankings.values() for query in one})
     return counts + Counter({"runs": len(rankings), "queries": queries, "judgments": len(grades)})
 
@@ -73,22 +69,6 @@ def _gather(
     for ranker, ranking in zip(row["rankers"], row["rankings"], strict=True):
         first = rankings.setdefault(ranker, {}).setdefault(query, ranking)
         counts["ranking that changed since, left out"] += first != ranking
-
-
-def run_lines(by_query: Mapping[str, Sequence[str]], tag: str) -> Iterator[bytes]:
-    """The lines of a run.
-
-    >>> list(run_lines({"7": ["d2", "d1"]}, "bm25"))
-    [b'7 Q0 d2 1 2 bm25\\n', b'7 Q0 d1 2 1 bm25\\n']
-    """
-    for query, ranking in by_query.items():
-        for rank, document in enumerate(ranking, 1):
-            line = f"{_name(query)} Q0 {_name(document)} {rank} {len(ranking) + 1 - rank} {_name(tag)}\n"
-            yield line.encode()
-
-
-def _name(text: str) -> str:
-    return _UNFIT.sub(lambda match: quote(match[0], safe=""), text)
 
 
 def compose(

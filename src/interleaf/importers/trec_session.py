@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 from interleaf.errors import DataError
 from interleaf.importers.protocol import ENGINE, UNDATED
+from interleaf.metrics.judged import Qrels, read_qrels
 
 UNKNOWN = "NA"
 _ESCAPED = re.compile(r"\\([\"'/\\])")  # the logs of 2013 escape as JSON does, on top of XML
@@ -39,7 +40,7 @@ def read_trec_session(
         tree = ElementTree.fromstring(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
     except (OSError, EOFError, ElementTree.ParseError) as error:
         raise DataError(f"{path} is not a log of the TREC Session track: {error}") from None
-    grades = {} if judgments is None else read_judgments(judgments)
+    grades = {} if judgments is None else read_qrels(judgments)
     rows = [
         row | {"experiment": tree.tag, "version": 1, "method": method, "arm": ENGINE, "rankers": [ENGINE]}
         for session in tree.iter("session")
@@ -50,24 +51,7 @@ def read_trec_session(
     return rows
 
 
-def read_judgments(path: str | PathLike[str]) -> dict[tuple[str, str], int]:
-    """Grades by topic and document, of lines `topic 0 document grade`."""
-    grades: dict[tuple[str, str], int] = {}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if len(words) != 4 or not words[3].lstrip("-").isdecimal():
-            raise DataError(f"{path}, line {number}: {line!r} is not 'topic 0 document grade'")
-        grades[words[0], words[2]] = max(0, int(words[3]))
-    return grades
-
-
-def _pages(
-    session: ElementTree.Element, name: str, grades: Mapping[tuple[str, str], int], highlight: bool
-) -> Iterator[dict[str, Any]]:
+def _pages(session: ElementTree.Element, name: str, grades: Qrels, highlight: bool) -> Iterator[dict[str, Any]]:
     topic = session.find("topic")
     about = "" if topic is None else topic.get("num", "")
     for page in session.iter("interaction"):
@@ -83,7 +67,7 @@ def _pages(
             "impression": f"{name}-{page.get('num')}", "unit": name, "session": name,
             "time": _time(page.get("starttime", "0")), "query": query, "documents": documents,
             "captions": [_caption(result, query if highlight else "") for result in results],
-            "grades": [grades.get((about, document)) for document in documents],
+            "grades": [grades.get(about, {}).get(document) for document in documents],
             "events": list(_events(page, [result.get("rank") for result in results])), "attributes": {},
         }  # fmt: skip
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from interleaf.clicks.result_pages import ResultPages, parse_yandex
+from interleaf.clicks.result_pages import NO_PAGE, ResultPages, parse_yandex, split_yandex_line
 from interleaf.errors import DataError
 from interleaf.importers.protocol import ENGINE, UNDATED, ImportNote, ImportOptions, ImportResult
 from interleaf.log.files import Paths
@@ -45,16 +45,16 @@ def import_yandex(source: Paths, out: str | Path, options: ImportOptions = _DEFA
     imported = ImportResult(unit="session")
     pages: list[dict[str, Any]] = []
     sessions: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for number, fields in _lines(path):
+    for number, line in lines_of(path):
         try:
-            page = _page_or_click(sessions, fields, options.time_unit, imported.counts)
+            page = _page_or_click(sessions, _fields(line), options.time_unit, imported.counts)
         except DataError as problem:
             raise DataError(f"{path}, line {number}: {problem}") from None
         if page is not None:
             pages.append(page | {"impression": f"p-{len(pages) + 1}"})
             sessions[page["session"]].append(pages[-1])
     if not pages:
-        raise DataError(f"{path} shows no page; a page is a line of session, time, Q, query, region and urls")
+        raise DataError(f"{path} {NO_PAGE}")
     constant = {"experiment": options.experiment, "version": 1, "arm": ENGINE, "rankers": [ENGINE]}
     constant["method"] = options.single
     starts = range(0, len(pages), AT_ONCE)
@@ -63,23 +63,20 @@ def import_yandex(source: Paths, out: str | Path, options: ImportOptions = _DEFA
     return imported
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines_of(path):
-        try:
-            fields = line.decode().rstrip().split("\t")
-        except UnicodeDecodeError:
-            raise DataError(f"{path}, line {number} is not text in UTF-8") from None
-        if fields != [""]:
-            yield number, fields
+def _fields(line: bytes) -> list[str]:
+    try:
+        return split_yandex_line(line.decode())
+    except UnicodeDecodeError:
+        raise DataError("it is not text in UTF-8") from None
 
 
 def _page_or_click(
     sessions: Mapping[str, list[dict[str, Any]]], fields: list[str], unit: float, counts: Counter[str]
 ) -> dict[str, Any] | None:
     """A new page; or None for a click, which is added to the latest page of its session that shows the document."""
-    session, passed, kind = fields[:3] if len(fields) > 3 else ("", "", "")
-    if "" in fields or (not (kind == "C" and len(fields) == 4) and not (kind == "Q" and len(fields) > 5)):
-        raise DataError("it is neither session, time, Q, query, region and urls, nor session, time, C and one url")
+    if not fields:
+        return None
+    session, passed, kind = fields[:3]
     try:
         time = UNDATED + timedelta(seconds=float(passed) * unit)
     except (ValueError, OverflowError):

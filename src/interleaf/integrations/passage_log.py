@@ -17,7 +17,7 @@ from interleaf.integrations.timed_calls import FallbackCode
 from interleaf.interleaving.api import interleave, warm_composing
 from interleaf.log import LogWriter
 from interleaf.log.schema import FALLBACK, arm_of
-from interleaf.methods.registry import DEFAULT, resolve, unchanged
+from interleaf.methods.registry import DEFAULT, resolve, show_unchanged
 
 Log = LogWriter | Client | AsyncClient
 logger = logging.getLogger("interleaf.integrations")
@@ -72,7 +72,7 @@ class LocalPassageLog:
 
     def __init__(self, writer: LogWriter, names: Sequence[str], method: str | None) -> None:
         self._writer, self._names, self._chosen = writer, names, resolve(method or DEFAULT)
-        for chosen in (self._chosen, unchanged(names[0])):
+        for chosen in (self._chosen, show_unchanged(names[0])):
             warm_composing(chosen.text, len(names))
             interleave({name: ["a", "b"] for name in names}, chosen.text, 2, "check").to_dict()  # raises for odd names
 
@@ -81,7 +81,7 @@ class LocalPassageLog:
         impression, writer, chosen = secrets.token_hex(16), self._writer, self._chosen
         if found.fallback_reason:
             control = self._names[0]
-            chosen = unchanged(control if control in found.rankings else next(iter(found.rankings)))
+            chosen = show_unchanged(control if control in found.rankings else next(iter(found.rankings)))
         rankings = {name: found.rankings.get(name, ()) for name in self._names}
         unit = question.unit or impression
         key = chance_key(chosen, writer.experiment, writer.version, unit, question.text)

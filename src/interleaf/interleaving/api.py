@@ -307,7 +307,7 @@ def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None
     named = chosen.scheme(scheme, len(shown.rankers))
     serialisation.check_needs(shown, chosen, named)
     impression = shown.impression("unshown_ranks" in chosen.method.needs_of(named))
-    values, preference = _kernels().credit(chosen, named, impression, _clicked(clicks, shown))
+    values, preference = _kernels().credit(chosen, named, impression, _mark_clicks(clicks, shown))
     return Outcome(dict(zip(shown.rankers, values.tolist(), strict=True)), preference, named.name)
 
 
@@ -340,7 +340,7 @@ def _kernels() -> ModuleType:
     return kernel_calls
 
 
-def _clicked(clicks: Iterable[int], shown: Interleaving) -> list[bool]:
+def _mark_clicks(clicks: Iterable[int], shown: Interleaving) -> list[bool]:
     """Which of `shown.documents` were clicked."""
     clicked = [False] * len(shown.documents)
     if not isinstance(clicks, Iterable):

@@ -8,6 +8,7 @@ packed_numbers.py  the integers of an impression as bytes, from which columns ar
 reader.py          read: any log as record batches, with counts of rows that were not used
 files.py           finds the files of paths, globs, folders and addresses
 parquet.py, jsonl.py, csv_rows.py, arrow.py  the formats
+trec_runs.py       rankings of queries, as TREC runs
 drop_reasons.py    codes for why rows are dropped and for what became of events
 event_join.py      joins events that are lines of their own, and merges copies of an event
 page_join.py       joins the rows of an impression that has several pages

@@ -256,11 +256,11 @@ def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch
             yield whole.slice(start, batch_size)
 
 
-def gather_batches(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Combine small batches into larger ones, of at most `most` rows."""
+def gather_batches(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Combine small batches into larger ones, of at most `max_rows` rows."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        if waiting and sum(map(len, waiting)) + len(batch) > most:
+        if waiting and sum(map(len, waiting)) + len(batch) > max_rows:
             yield from _as_one(waiting)
             waiting = []
         waiting.append(batch)

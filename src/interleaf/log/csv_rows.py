@@ -88,7 +88,7 @@ def _object(names: list[str], readers: list[Cell], row: list[str]) -> dict[str, 
 
 def _reader(kind: pa.DataType) -> Cell:
     if pa.types.is_nested(kind):
-        return _nested
+        return _parse_nested
     if pa.types.is_integer(kind):
         return _whole
     if pa.types.is_floating(kind):
@@ -96,7 +96,7 @@ def _reader(kind: pa.DataType) -> Cell:
     return _flag if pa.types.is_boolean(kind) else str
 
 
-def _nested(text: str) -> Any:
+def _parse_nested(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

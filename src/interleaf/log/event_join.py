@@ -294,10 +294,10 @@ class JoinedLines:
         self._have_events = self._have_events or any(value.get("events") is not None for _, value in objects)
         for time in columns["time"]:
             self._note_naive(time)
-        columns["events"] = list(map(self._merged, columns["impression"], columns["events"]))
+        columns["events"] = list(map(self._merge, columns["impression"], columns["events"]))
         return columns
 
-    def _merged(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _merge(self, impression: str, inside: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """All events of an impression with copies merged; sorted by time if some are lines of their own.
 
         The events of an impression with several pages are merged later, when all its rows have been read.

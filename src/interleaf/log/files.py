@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.log import schema
 
 _SCHEMES = ("s3", "gs", "abfss", "hdfs")
@@ -64,7 +64,7 @@ def _system(address: str) -> tuple[Any, str]:
             raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
         # Only the scheme: the rest may contain a password.
         raise DataError(
-            f"an address that begins with {scheme}:// is no log; use {listed(_SCHEMES)}, or a path"
+            f"an address that begins with {scheme}:// is no log; use {join_names(_SCHEMES)}, or a path"
         ) from None
 
 
@@ -105,7 +105,7 @@ def files_of(paths: Paths) -> list[LogFile]:
         if "://" in one:
             files |= {file.path: file for file in _remote(one)}
         else:
-            files |= {path.resolve(): _file(path) for path in _expanded(one)}
+            files |= {path.resolve(): _file(path) for path in _expand(one)}
     return list(files.values())
 
 
@@ -131,15 +131,15 @@ def _remote(address: str) -> list[LogFile]:
         if is_log and (not magic or one is info or fnmatch.fnmatchcase(one.path, pattern)):
             files.append(LogFile(remote, one.size, True, dict(_folder_columns(remote))))
     if not files:
-        endings = listed(PARQUET)
+        endings = join_names(PARQUET)
         raise DataError(f"there is no Parquet file at {address}; logs elsewhere than in folders end in {endings}")
     return files
 
 
-def _expanded(text: str) -> list[Path]:
+def _expand(text: str) -> list[Path]:
     path = Path(text)
     if path.is_dir():
-        matches, problem = [path], f"there is no log in the folder {text}; its files end in {listed(ENDINGS)}"
+        matches, problem = [path], f"there is no log in the folder {text}; its files end in {join_names(ENDINGS)}"
     elif path.exists() or not glob.has_magic(text):
         return [path]
     else:
@@ -181,7 +181,7 @@ def _file(path: Path) -> LogFile:
     except OSError as problem:
         raise DataError(f"there is no file {path} to read ({problem.strerror}); give the path of a log") from None
     if not path.name.endswith(ENDINGS):
-        raise DataError(f"cannot tell the format of the log {path} from its name; end it in {listed(ENDINGS)}")
+        raise DataError(f"cannot tell the format of the log {path} from its name; end it in {join_names(ENDINGS)}")
     return LogFile(path, size, path.name.endswith(PARQUET), dict(_folder_columns(path)))
 
 

@@ -81,7 +81,7 @@ class PageJoiner:
         self._held.append(held)
         return rows_among(batch, self.continued, among=False)
 
-    def joined(self) -> Iterator[pa.RecordBatch]:
+    def join(self) -> Iterator[pa.RecordBatch]:
         """The impressions that were held back, one row each; and repeated rows, which the caller finds and drops."""
         groups: dict[tuple[Any, Any], list[Row]] = {}
         for batch in self._held:

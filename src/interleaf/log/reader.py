@@ -45,9 +45,9 @@ class LogReading(ReadCounts):
         if self._batches is None:
             raise DataError("this log has been read, or is being read; call read again to read it again")
         batches, self._batches = self._batches(self), None
-        return self._counted(batches)
+        return self._count(batches)
 
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _count(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         count = 0
         for batch in batches:
             yield batch
@@ -151,6 +151,6 @@ def _with_pages(
         rest = pages.hold(batch)
         if rest.num_rows:
             yield projection.only(rest)
-    yield from map(projection.only, pages.joined())
+    yield from map(projection.only, pages.join())
     counts.dropped.update(+pages.dropped)
     counts.events.update(+pages.events)

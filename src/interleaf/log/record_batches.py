@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.log import schema
 from interleaf.log.arrow import NOT_ISO, check_batches, normalise
 from interleaf.log.parquet import parquet_pieces
@@ -94,7 +94,9 @@ def write_batches(
     path = Path(path)
     write = next((writer for ending, writer in WRITERS.items() if path.name.endswith(ending)), None)
     if write is None:
-        raise DataError(f"cannot tell the format of the log {path.name!r} from its name; end it in {listed(WRITERS)}")
+        raise DataError(
+            f"cannot tell the format of the log {path.name!r} from its name; end it in {join_names(WRITERS)}"
+        )
     with whole_file(path) as file:
         return write(file, *_of_one_schema(batches, metadata or {}), late)
 
@@ -162,7 +164,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 def line_of(row: Mapping[str, Any]) -> bytes:
     """A line of JSON, its newline included: without nulls, times as ISO 8601 in UTC."""
     try:
-        text = json.dumps(_stripped(dict(row)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(_strip(dict(row)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode() + b"\n"
     except UnicodeEncodeError:
         raise DataError(f"impression {row.get('impression')!r} holds text that is not Unicode: {row}") from None
@@ -175,12 +177,12 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     """A value as JSON takes it: objects without nulls, times as ISO 8601 in UTC."""
     if isinstance(value, dict):
-        return {name: _stripped(inner) for name, inner in value.items() if inner is not None}
+        return {name: _strip(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_stripped(inner) for inner in value]
+        return [_strip(inner) for inner in value]
     if isinstance(value, datetime):
         return iso(value)
     return value.isoformat() if isinstance(value, date) else value

@@ -24,7 +24,7 @@ Check = Callable[[Any], Any]  # returns the converted value, or raises a ValueEr
 
 ASSUMED_UTC = timezone(timedelta(0), "assumed UTC")  # for times that were read without a zone
 GAPS = ("latency", "captions", "characters", "grades")  # lists that may hold nulls
-_MOST = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
+_MAX_FLOAT = {pa.float32(): float(np.finfo(np.float32).max), pa.float64(): float(np.finfo(np.float64).max)}
 
 
 class ColumnRule(NamedTuple):
@@ -43,10 +43,10 @@ def _rule_for(kind: pa.DataType, ids: bool = False, gaps: bool = False, times: C
     if pa.types.is_struct(kind):
         return ColumnRule(_object_of(kind, times))
     if pa.types.is_integer(kind):
-        most = 2 ** (kind.bit_width - 1)
-        return _whole_numbers(-most, most - 1)
+        end = 2 ** (kind.bit_width - 1)
+        return _whole_numbers(-end, end - 1)
     if pa.types.is_floating(kind):
-        return ColumnRule(_number(_MOST[kind]))
+        return ColumnRule(_number(_MAX_FLOAT[kind]))
     if pa.types.is_string(kind):
         return ColumnRule(_document if ids else _text, lambda values: set(map(type, values)) <= {str})
     return ColumnRule({schema.TIME: times or _time, pa.bool_(): _flag, pa.map_(pa.string(), pa.string()): _pairs}[kind])
@@ -108,26 +108,26 @@ def of_field(name: str, check: Check, value: Any) -> Any:
         raise FieldError(name, problem) from None
 
 
-def _whole_numbers(least: int, most: int) -> ColumnRule:
+def _whole_numbers(minimum: int, maximum: int) -> ColumnRule:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise ValueError(f"{short(value)} is not a whole number")
-        if not least <= value <= most:
-            raise ValueError(f"{short(value)} is out of range; give a whole number from {least} to {most}")
+        if not minimum <= value <= maximum:
+            raise ValueError(f"{short(value)} is out of range; give a whole number from {minimum} to {maximum}")
         return int(value)
 
     def all_ready(values: list[Any]) -> bool:
-        return not values or (set(map(type, values)) == {int} and least <= min(values) and max(values) <= most)
+        return not values or (set(map(type, values)) == {int} and minimum <= min(values) and max(values) <= maximum)
 
     return ColumnRule(check, all_ready)
 
 
-def _number(most: float) -> Check:
+def _number(maximum: float) -> Check:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise ValueError(f"{short(value)} is not a number")
-        if not (-most <= value <= most or value != value):
-            raise ValueError(f"{short(value)} is out of range; give a number from {-most:g} to {most:g}")
+        if not (-maximum <= value <= maximum or value != value):
+            raise ValueError(f"{short(value)} is out of range; give a number from {-maximum:g} to {maximum:g}")
         return float(value)
 
     return check

@@ -140,7 +140,7 @@ class LogWriter:
         rotate_seconds: float = 3600,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._constant = {"experiment": _name("experiment", experiment), "version": _checked("version", version)}
+        self._constant = {"experiment": _name("experiment", experiment), "version": _check_value("version", version)}
         self._clock = clock
         self._files = AppendedFiles(Path(folder), rotate_rows, rotate_seconds, clock)
 
@@ -205,7 +205,7 @@ class LogWriter:
         columns = shown.to_dict(rankings)
         columns.pop("fixed", None)
         row = {"impression": name, "time": self._clock() if time is None else time, **columns, **more}
-        row = self._constant | {name: _checked(name, value) for name, value in row.items() if value is not None}
+        row = self._constant | {name: _check_value(name, value) for name, value in row.items() if value is not None}
         if "attributes" in row:
             row["attributes"] = dict(row["attributes"])
         self._files.append(line_of(row))
@@ -287,7 +287,7 @@ def _name(name: str, value: Any) -> str:
     return value
 
 
-def _checked(name: str, value: Any) -> Any:
+def _check_value(name: str, value: Any) -> Any:
     try:
         return of_field(name, RULES[name].check, value)
     except ValueError as problem:

@@ -413,10 +413,10 @@ ONE_LIST = "one_list"
 ALL_SCHEMES = tuple(dict.fromkeys(scheme for row in METHODS.values() for scheme in row.schemes))
 
 
-def unchanged(ranker: str) -> ResolvedMethod:
+def show_unchanged(ranker: str) -> ResolvedMethod:
     """The method that shows one ranker's list unchanged.
 
-    >>> str(unchanged("production"))
+    >>> str(show_unchanged("production"))
     'single(ranker=production)'
     """
     method = METHODS["single"]

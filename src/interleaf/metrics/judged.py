@@ -11,6 +11,7 @@ a ranking has the value 0. Needs the extra: `judged`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def gain(grade: int) -> int:
     return int(2**grade - 1)
 
 
-def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+def read_qrels(path: str | PathLike[str]) -> dict[str, dict[str, int]]:
     """Read judgements from a TREC file, one `qid 0 docid grade` per line; grades below 0 (spam, broken) become 0."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()

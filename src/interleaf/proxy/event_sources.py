@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from interleaf.errors import listed
+from interleaf.errors import join_names
 from interleaf.proxy.metrics import ProxyMetrics
 from interleaf.proxy.recorders import Recorder
 from interleaf.proxy.search_requests import Incoming
@@ -55,7 +55,7 @@ class EventSources:
             if event.impression != impression or event.rank is None:
                 raise ApiError(403, "wrong_token", "give the rank of each event, and the impression of the token")
             if event.kind not in allowed:
-                raise ApiError(403, "wrong_kind", f"browsers may send {listed(allowed)}; allow it: browser_events")
+                raise ApiError(403, "wrong_kind", f"browsers may send {join_names(allowed)}; allow it: browser_events")
         if not self._rates.take(impression, len(data.events)):
             problem = f"more than {MAX_EVENTS:,} events of this impression in an hour"
             raise ApiError(429, "too_many", problem, headers={RETRY: "3600"})

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from interleaf.client.visitors import clean_text
-from interleaf.errors import InterleafError, listed
+from interleaf.errors import InterleafError, join_names
 from interleaf.experiment import Experiment, Request, Shown, assign, limits, show
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted
@@ -122,8 +122,8 @@ class Searches:
             raise BypassError(FailureCode.CONFIGURATION, detail)
         here, there = sorted(one.name for one in self.config.rankers), sorted(settings.rankers)
         if here != there or settings.control != self.config.control:
-            service = f"the service compares {listed(there)} with the control {settings.control!r}"
-            detail = f"{service}, the file {listed(here)} with the control {self.config.control!r}"
+            service = f"the service compares {join_names(there)} with the control {settings.control!r}"
+            detail = f"{service}, the file {join_names(here)} with the control {self.config.control!r}"
             raise BypassError(FailureCode.CONFIGURATION, detail)
 
     def _check(self, search: ParsedSearch, running: Running, incoming: Incoming) -> None:

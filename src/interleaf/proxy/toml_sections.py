@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, Protocol, TypeVar
 
-from interleaf.errors import InterleafError, did_you_mean, listed
+from interleaf.errors import InterleafError, did_you_mean, join_names
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*["']?([A-Za-z0-9_-]+)["']?\s*[.=]""")
@@ -80,7 +80,9 @@ class ConfigProblems:
         known = [*settings, *others]
         for name in data:
             if name not in known:
-                self.add(section, name, f": there is no such key; there are {listed(known)}{did_you_mean(name, known)}")
+                self.add(
+                    section, name, f": there is no such key; there are {join_names(known)}{did_you_mean(name, known)}"
+                )
         before, values = len(self.errors), self.check_values(section, data, settings)
         return kind(**values) if len(self.errors) == before else None
 

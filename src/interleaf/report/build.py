@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from interleaf.errors import DataError, listed, raise_errors, suggest
+from interleaf.errors import DataError, join_names, raise_errors, suggest
 from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
 from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ONE_LIST, resolve
@@ -108,12 +108,14 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise_errors(find_unavailable(settings))
     if start and tally.about.rankers:
         raise DataError(
-            f"start_rankers is {listed(start)}, but the log is of no choice of the best of many; leave it out"
+            f"start_rankers is {join_names(start)}, but the log is of no choice of the best of many; leave it out"
         )
     if tally.choice and start and (missing := sorted({*tally.choice.names} - {*start})):
-        raise DataError(f"the log has lists of {listed(missing)}; name all rankers at the start, also those that left")
+        raise DataError(
+            f"the log has lists of {join_names(missing)}; name all rankers at the start, also those that left"
+        )
     if len(set(start)) < len(start):
-        raise DataError(f"start_rankers is {listed(start)}; name each of them once")
+        raise DataError(f"start_rankers is {join_names(start)}; name each of them once")
     if settings.control is not None and settings.control not in names:
         rankers = suggest(settings.control, names)
         raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {rankers}")

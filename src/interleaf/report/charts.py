@@ -10,7 +10,7 @@ from typing import Any
 
 from interleaf import plots
 from interleaf.report.choice_sections import MAX_NAMED, OTHERS, share_rows
-from interleaf.report.format import MAX_LETTERS, Names, count, share, signed
+from interleaf.report.format import MAX_LETTERS, Names, count, format_signed, share
 from interleaf.report.model import Comparison, ReportData
 from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
 from interleaf.stats.compare import Interval
@@ -132,7 +132,7 @@ def matrix_rows(report: ReportData, names: Names) -> list[Row]:
             estimate = pair.estimate if pair.first == one else -pair.estimate
             mark = ("▼" if estimate < 0 else "▲") if pair.winner and estimate else ""
             better = list(MATRIX)[estimate < 0] if estimate else None  # an even pair has no colour
-            text = f"{signed(estimate)} {mark}".strip() if len(order) <= MAX_WRITTEN else mark
+            text = f"{format_signed(estimate)} {mark}".strip() if len(order) <= MAX_WRITTEN else mark
             cell = {"estimate": estimate, "strength": abs(estimate), "better": better, "written": text}
             rows.append({"row": names[one], "column": names[other], **cell})
     return rows
@@ -216,7 +216,7 @@ _TIMES = (
 
 
 def _outcomes(rows: list[Row], report: ReportData) -> list[Chart]:
-    spec = plots.stacked(rows, "label", "outcome", "number", "place", "written", colours=_colours(OUTCOMES))
+    spec = plots.stack_bars(rows, "label", "outcome", "number", "place", "written", colours=_colours(OUTCOMES))
     words = f"Which ranker of the pair they prefer{report.comparisons[0].by_owners}."
     return [Chart(f"Impressions with an event{_over(rows)}", words, spec, OUTCOMES)]
 

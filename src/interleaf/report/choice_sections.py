@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
-from interleaf.report.format import Names, count, digits, share, signed, span
+from interleaf.report.format import Names, count, digits, format_signed, share, span
 from interleaf.report.model import ReportData
 from interleaf.report.sections import MAX_ROWS, Grid, Section, explain_missing, say_left_out, write
 
@@ -32,7 +32,7 @@ def choice(report: ReportData, names: Names, brief: bool = False) -> Section | N
     for one in rows:
         so_far = ChoiceState(one.state).text.format(one.left_against and names[one.left_against])
         after = "" if one.left_after is None else f"{numbers[one.left_after]}"
-        end = "" if one.bound is None else signed(one.bound)
+        end = "" if one.bound is None else format_signed(one.bound)
         cells = [names[one.ranker], so_far, after, end, *_figures(one)]
         grid.add(names[one.ranker], *cells, reason=one.reason or "it leads")
     epochs = f"{result.epochs} epoch{'s' * (result.epochs != 1)} so far."
@@ -46,7 +46,7 @@ def _figures(one: RankerState) -> list[str | None]:
     return [
         share(one.share),
         count(one.lists),
-        write(signed, one.estimate),
+        write(format_signed, one.estimate),
         write(span, one.interval),
         write(count, one.units),
     ]

@@ -83,7 +83,7 @@ class RankerPairs:
         order = np.argsort(other != place, kind="stable") if control is not None else np.arange(len(first))
         return cls(rankers, one[order], other[order], turn[order], order)
 
-    def turned(self, lost: Array) -> RankerPairs:
+    def reverse(self, lost: Array) -> RankerPairs:
         """The same with these pairs reversed."""
         first, second = np.where(lost, self.second, self.first), np.where(lost, self.first, self.second)
         return replace(self, first=first, second=second, turn=np.where(lost, -self.turn, self.turn))
@@ -126,7 +126,7 @@ def compare_pairs(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     decided = _decide_pairs(tally, pairs, voices, weights, units, settings)
     lost = np.array([one.interval is not None and one.interval[1] < 0 for one in decided.decisions])
     if settings.control is None and lost.any():
-        pairs = pairs.turned(lost)
+        pairs = pairs.reverse(lost)
         decided = _decide_pairs(tally, pairs, voices, weights, units, settings)
     clicked = int(tally.scores.clicked.sum())
     totals = {"impressions": int(tally.scores.impressions.sum()), "clicked": clicked, "units": units}

@@ -12,7 +12,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.report import codes
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, time_of
-from interleaf.report.format import moment, signed, span
+from interleaf.report.format import format_signed, moment, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING
 from interleaf.report.rule import interval_of
 from interleaf.report.weights import QueryCells, why_no_cells
@@ -188,7 +188,7 @@ def holds_without_query(data: CheckInput) -> CheckResult | None:
         if rest is None or interval is None:
             results.append((False, figure + "unknown"))
             continue
-        figure += f"{signed(rest[0].value or 0.0)} ({span(interval)})"
+        figure += f"{format_signed(rest[0].value or 0.0)} ({span(interval)})"
         results.append((min(sign * interval[0], sign * interval[1]) > 0, figure))
     holds, figure = min(results, key=lambda one: one[0])
     remedy = "look at what the rankers show for this query: the verdict may rest on it more than on all others"
@@ -225,7 +225,7 @@ def aa(data: CheckInput) -> Iterator[CheckResult]:
     for one in data.result.comparisons if data.result and data.settings.aa else ():
         yield CheckResult(
             codes.grade_p_value(one.adjusted_p_value),
-            "no estimate" if one.estimate is None else signed(one.estimate),
+            "no estimate" if one.estimate is None else format_signed(one.estimate),
             "rankers that are the same look different: do not trust other comparisons of this set-up",
             f"{one.first} and {one.second}",
         )

@@ -74,11 +74,11 @@ def _distinguish(names: list[str]) -> dict[str, str]:
     return labels if len(set(labels.values())) == len(names) and begins > 12 else {}
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """An estimate, with its sign and at least two digits.
 
-    >>> signed(0.0421), signed(0.0014), signed(-0.00012), signed(0.000025), signed(0.0), signed(1234.5)
-    ('+0.042', '+0.0014', '-0.00012', '+0.000025', '0.000', '+1,234')
+    >>> [format_signed(value) for value in (0.0421, 0.0014, -0.00012, 0.000025, 0.0, 1234.5)]
+    ['+0.042', '+0.0014', '-0.00012', '+0.000025', '0.000', '+1,234']
     """
     if abs(value) < SMALLEST:
         return "0.000"
@@ -93,7 +93,7 @@ def span(interval: Interval) -> str:
     >>> span((-0.01, 0.03))
     '-0.010 to +0.030'
     """
-    return f"{signed(interval[0])} to {signed(interval[1])}"
+    return f"{format_signed(interval[0])} to {format_signed(interval[1])}"
 
 
 def probability(value: float) -> str:
@@ -123,19 +123,19 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def slashed(*counts: int) -> str:
+def join_by_slash(*counts: int) -> str:
     """Several numbers, separated by slashes.
 
-    >>> slashed(1200, 7)
+    >>> join_by_slash(1200, 7)
     '1,200 / 7'
     """
     return " / ".join(map(count, counts))
 
 
-def spaced(codes: Iterable[str]) -> str:
+def join_by_space(codes: Iterable[str]) -> str:
     """Codes as words.
 
-    >>> spaced(["preferred", "no_worse"])
+    >>> join_by_space(["preferred", "no_worse"])
     'preferred, no worse'
     """
     return ", ".join(code.replace("_", " ") for code in codes)
@@ -159,12 +159,12 @@ def moment(time: datetime) -> str:
     return (time.astimezone(UTC) if time.tzinfo else time).strftime("%Y-%m-%d %H:%M")
 
 
-def several(things: Iterable[str], most: int = 3) -> str:
+def several(things: Iterable[str], limit: int = 3) -> str:
     """The first few things, and how many more there are.
 
     >>> several(["a", "b"]), several("abcdef")
     ('a, b', 'a, b, c and 3 more')
     """
     listed = list(things)
-    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    more = f" and {len(listed) - limit:,} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interleaf.report.format import Names, signed, span
+from interleaf.report.format import Names, format_signed, span
 from interleaf.report.model import GuardrailCode, ReportData
 from interleaf.report.sections import Grid, Section, explain_missing, interval_name, write
 
@@ -28,7 +28,7 @@ def guardrails(report: ReportData, names: Names) -> Section | None:
     for one in report.guardrails:
         arm, base = (None if name is None else names[name] for name in (one.arm, one.base))
         values = (write(lambda value: f"{value:.4g}", value) for value in (one.value, one.base_value))
-        figures = *values, write(signed, one.harm), write(span, one.interval), f"{one.margin:g}"
+        figures = *values, write(format_signed, one.harm), write(span, one.interval), f"{one.margin:g}"
         label = names[one.metric] if arm is None else f"{names[one.metric]} of {arm}"
         mark = GUARDRAIL_MARKS.get(one.code, one.code)  # a later version may have other codes
         grid.add(label, mark, names[one.metric], arm, base, *figures, reason=one.reason)

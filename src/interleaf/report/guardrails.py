@@ -20,7 +20,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.metrics.guardrail_metrics import ABANDONMENT, LATENCY, REFORMULATION, harm_sign, kind_of
 from interleaf.report.arms import ratio
-from interleaf.report.format import signed, span
+from interleaf.report.format import format_signed, span
 from interleaf.report.model import Guardrail, GuardrailCode, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings, interval_of
 from interleaf.stats.compare import Interval, difference, significance
@@ -131,7 +131,7 @@ def _why_unknown(metric: str, sums: dict[str, tuple[Array, Array]]) -> str:
 def say_broken(guardrails: Sequence[Guardrail]) -> tuple[str, ...]:
     """A sentence for each broken guardrail."""
     return tuple(
-        f"{one.metric}: the harm of {one.arm} against {one.base} is {signed(one.harm or 0.0)} "
+        f"{one.metric}: the harm of {one.arm} against {one.base} is {format_signed(one.harm or 0.0)} "
         f"({span(one.interval)}), and at most {one.margin:g} is acceptable"
         for one in guardrails
         if one.code == GuardrailCode.BROKEN and one.interval is not None

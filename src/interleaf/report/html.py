@@ -31,7 +31,7 @@ def templates(*places: tuple[str, str], finalize: Callable[[Any], Any] | None = 
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=finalize or unbroken,
+        finalize=finalize or avoid_breaks,
     )
 
 
@@ -95,6 +95,6 @@ def _inline(chart: Chart) -> dict[str, Any]:
     return {"chart": chart, "svg": drawing, "wide": float(width) > WIDE}
 
 
-def unbroken(value: Any) -> Any:
+def avoid_breaks(value: Any) -> Any:
     """Text without line breaks between a number and its percent sign."""
     return value.replace(" %", "\u00a0%") if isinstance(value, str) else value

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, ReportData
 
 FORMAT = 1  # raised when older readers would misread a report; they ignore unknown fields
@@ -43,7 +43,7 @@ def from_dict(data: Mapping[str, Any], kind: type[Kind]) -> Kind:
     _plain(report, "report")  # raises an error for numbers that are not finite
     for check in report.health:
         if check.status not in _STATUSES:
-            raise DataError(f"the check {check.name!r} has the status {check.status!r}; give {listed(_STATUSES)}")
+            raise DataError(f"the check {check.name!r} has the status {check.status!r}; give {join_names(_STATUSES)}")
     return report
 
 

@@ -175,7 +175,7 @@ def _input(report: ReportData, names: Names) -> Section:
         ("scored as", report.scored_as),
         ("scheme", report.scheme),
         ("events", report.events),
-        ("rankers", several((names[name] for name in report.rankers), most=10)),
+        ("rankers", several((names[name] for name in report.rankers), limit=10)),
         ("control", "none" if report.control is None else names[report.control]),
         ("confidence", share(report.confidence)),
         ("planned units", "none" if report.planned_units is None else count(report.planned_units)),

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from interleaf.report.choice_result import ChoiceResult
-from interleaf.report.format import count, digits, probability, share, signed, slashed, spaced, span
+from interleaf.report.format import count, digits, format_signed, join_by_slash, join_by_space, probability, share, span
 from interleaf.stable_codes import Code
 from interleaf.stats.compare import ALIKE, Interval
 from interleaf.stats.lift import Examination as Examination
@@ -115,27 +115,27 @@ class Comparison:
 
     first: str
     second: str
-    estimate: float | None = column("estimate", signed, BRIEF, MAIN, BY_SEGMENT)
+    estimate: float | None = column("estimate", format_signed, BRIEF, MAIN, BY_SEGMENT)
     error: float | None = column("standard error", digits, OTHER)
     interval: Interval | None = column("{interval}", span, BRIEF, MAIN, BY_SEGMENT)
     p_value: float | None = column("p", probability, MAIN)
     adjusted_p_value: float | None = column("adjusted p", probability, BRIEF, MAIN, BY_SEGMENT)
-    per_person_estimate: float | None = column("per person", signed, MAIN)
+    per_person_estimate: float | None = column("per person", format_signed, MAIN)
     per_person_interval: Interval | None = column("interval per person", span, OTHER)
-    per_search_estimate: float | None = column("per search", signed, MAIN)
+    per_search_estimate: float | None = column("per search", format_signed, MAIN)
     per_search_interval: Interval | None = column("interval per search", span, OTHER)
     people_and_visits_disagree: bool = False
-    statements: tuple[str, ...] = column("shows", spaced, MAIN, default=())
+    statements: tuple[str, ...] = column("shows", join_by_space, MAIN, default=())
     chance_decided: float | None = column("chance of a decision", share, OTHER)
     bootstrap_interval: Interval | None = column("bootstrap interval", span, OTHER)
     sign_flip_p_value: float | None = column("sign-flip p", probability, OTHER)
-    delta: float | None = column("Delta{counted}", signed, OTHER)
-    wins: int | None = column("wins / ties / losses{counted}", slashed, BRIEF, MAIN, beside=("ties", "losses"))
+    delta: float | None = column("Delta{counted}", format_signed, OTHER)
+    wins: int | None = column("wins / ties / losses{counted}", join_by_slash, BRIEF, MAIN, beside=("ties", "losses"))
     losses: int | None = None
     ties: int | None = None
     counted_by: str = ""
     sign_test_p_value: float | None = column("sign test{counted}, p", probability, OTHER)
-    unit_wins: int | None = column("{units} won / lost", slashed, OTHER, beside=("unit_losses",))
+    unit_wins: int | None = column("{units} won / lost", join_by_slash, OTHER, beside=("unit_losses",))
     unit_losses: int | None = None
     unit_sign_test_p_value: float | None = column("sign test of {units}, p", probability, OTHER)
     unit_sign_test_of: str = "units"
@@ -184,8 +184,8 @@ class SegmentComparison(Comparison):
     adjusted over all segments, tests the difference to the other segments of the attribute.
     """
 
-    shrunken_estimate: float | None = column("shrunken", signed, BY_SEGMENT)
-    smallest_effect: float | None = column("smallest effect", signed, BY_SEGMENT)
+    shrunken_estimate: float | None = column("shrunken", format_signed, BY_SEGMENT)
+    smallest_effect: float | None = column("smallest effect", format_signed, BY_SEGMENT)
     differs_p_value: float | None = column("differs, adjusted p", probability, BY_SEGMENT)
 
 

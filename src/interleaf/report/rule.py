@@ -109,13 +109,13 @@ def decide(
     estimates: Sequence[Estimate],
     units: Array | int,
     settings: ReportSettings,
-    most: float = math.inf,
+    max_score: float = math.inf,
     means: Array | None = None,
 ) -> tuple[Decision, ...]:
     """Decide on several comparisons, with a correction for all of them.
 
-    `units` are those with an event, of all comparisons or of each. `most` is the largest score that an impression can
-    have. `means` are resamples of the same comparisons, for the correction max_t.
+    `units` are those with an event, of all comparisons or of each. `max_score` is the largest score that an
+    impression can have. `means` are resamples of the same comparisons, for the correction max_t.
     """
     clock = np.maximum(np.broadcast_to(units, len(estimates)), 1)
     p_values, reasons = _p_values(estimates, clock, settings)
@@ -129,7 +129,7 @@ def decide(
     for place, estimate in enumerate(estimates):
         interval, reason = interval_of(estimate, int(clock[place]), settings, levels[place])
         shared = None if (one := adjusted[place]) is None else min(1.0, one * settings.metrics)
-        figures = clip_to_possible(interval, most), p_values[place], shared
+        figures = clip_to_possible(interval, max_score), p_values[place], shared
         level = alpha / len(estimates)
         joint = interval if level == levels[place] else interval_of(estimate, int(clock[place]), settings, level)[0]
         statements = state(interval, joint, settings.margin)
@@ -213,9 +213,9 @@ def interval_of(estimate: Estimate, units: int, settings: ReportSettings, level:
     return (estimate.value - estimate.error * width, estimate.value + estimate.error * width), ""
 
 
-def clip_to_possible(interval: Interval | None, most: float) -> Interval | None:
+def clip_to_possible(interval: Interval | None, max_score: float) -> Interval | None:
     """The interval cut to possible scores: no mean lies outside of them, so the confidence level holds."""
-    return None if interval is None else (max(interval[0], -most), min(interval[1], most))
+    return None if interval is None else (max(interval[0], -max_score), min(interval[1], max_score))
 
 
 def fractions(units: int, settings: ReportSettings) -> tuple[float, ...]:

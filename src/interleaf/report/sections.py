@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from interleaf.methods.registry import DRAFTED, ONE_LIST, resolve
 from interleaf.report import model
-from interleaf.report.format import Names, count, moment, probability, several, share, signed, span
+from interleaf.report.format import Names, count, format_signed, moment, probability, several, share, span
 from interleaf.report.model import Comparison, Lift, Point, ReportData, Segment, SegmentComparison
 from interleaf.tables import Table
 
@@ -297,7 +297,7 @@ def over_time(report: ReportData, names: Names) -> Section | None:
     grid = Grid("over_time", "", ("time (UTC)", "comparison"), ("estimate", interval_name(report), "impressions"))
     for point in sorted(points, key=lambda point: point.time)[-MAX_ROWS:]:
         pair, time = pair_label(point, names), moment(point.time)
-        figures = write(signed, point.estimate), write(span, point.interval)
+        figures = write(format_signed, point.estimate), write(span, point.interval)
         grid.add(f"{pair} at {time}", time, pair, *figures, count(point.impressions))
     words = (
         "The estimate at each time, with its anytime interval, which is valid even if you check repeatedly."
@@ -340,7 +340,7 @@ def standing(report: ReportData, names: Names) -> Section | None:
     for place in report.standing.strengths:
         name, won, lost = names[place.ranker], wins[place.ranker], losses[place.ranker]
         counts = map(count, (won, lost, len(report.rankers) - 1 - won - lost))
-        figures = *counts, write(signed, place.strength), write(span, place.interval)
+        figures = *counts, write(format_signed, place.strength), write(span, place.interval)
         # Without a strength, there is no interval either.
         grid.add(name, name, *figures, reasons=reasons, reason=reasons.get("strength", ""))
     return _section("standing", "Leaderboard", tuple(words), [grid], names, folded=False)
@@ -353,7 +353,9 @@ def activity(report: ReportData, names: Names) -> Section | None:
     grid = Grid("activity", "", ["searches of a unit"], ("units", "share of units", "share of searches", "mean score"))
     for row in report.activity:
         figures = count(row.units), share(row.share_of_units), share(row.share_of_searches)
-        grid.add(row.searches, row.searches, *figures, write(signed, row.estimate), reason="more than two rankers")
+        grid.add(
+            row.searches, row.searches, *figures, write(format_signed, row.estimate), reason="more than two rankers"
+        )
     words = ("Units by their number of searches with an event. The mean score counts each unit once.",)
     return _section("activity", "Heavy and light users", words, [grid], names, folded=True)
 
@@ -374,7 +376,7 @@ def arms(report: ReportData, names: Names) -> Section | None:
             reason = "there is no arm to compare with"
         sizes.add(name, name, count(arm.impressions), count(arm.clicked), write(count, arm.units))
         for metric in arm.metrics:
-            value, gap = write(lambda value: f"{value:.4g}", metric.value), write(signed, metric.difference)
+            value, gap = write(lambda value: f"{value:.4g}", metric.value), write(format_signed, metric.difference)
             figures = value, gap, write(span, metric.interval), write(probability, metric.p_value)
             label = names[metric.name]
             metrics.add(f"{label} of {name}", name, label, *figures, reason=metric.reason or reason)

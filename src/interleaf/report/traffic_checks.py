@@ -14,7 +14,7 @@ from interleaf.report import codes
 from interleaf.report.arms import ratio
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.comparisons import time_of
-from interleaf.report.format import moment, signed
+from interleaf.report.format import format_signed, moment
 from interleaf.report.model import FAILED, OK, SKIPPED, UNIT, WARNING
 from interleaf.stats.compare import difference, jackknife
 from interleaf.stats.multiplicity import holm
@@ -86,7 +86,7 @@ def light_users_agree(data: CheckInput) -> CheckResult | None:
             return CheckResult(
                 WARNING,
                 f"{one.winner} is preferred, but if each person counts once, {one.first} over {one.second} is "
-                f"{signed(one.per_person_estimate or 0.0)}: heavy users make the difference",
+                f"{format_signed(one.per_person_estimate or 0.0)}: heavy users make the difference",
                 "compare heavy and light users in the report's table of activity, and wait for more people",
             )
     return None
@@ -142,7 +142,7 @@ def _against_holdout(data: CheckInput, name: str) -> CheckResult | None:
     is_worse = (gap.value > 0) == METRICS[name].rises
     return CheckResult(
         WARNING if gap.p_value < codes.WARN_BELOW else OK,
-        f"{signed(gap.value)}, p = {gap.p_value:.2g}",
+        f"{format_signed(gap.value)}, p = {gap.p_value:.2g}",
         f"expected if a candidate is {'worse' if is_worse else 'better'} than the control; otherwise check latency and "
         "how lists are displayed",
     )

@@ -47,7 +47,7 @@ def compare_lists(tally: Tally, settings: ReportSettings) -> ComparisonResult:
     decisions = decide(estimates, units, rule)
     lost = np.array([one.interval is not None and one.interval[1] < 0 for one in decisions])
     if settings.control is None and lost.any():
-        pairs = pairs.turned(lost)
+        pairs = pairs.reverse(lost)
         estimates = _differences(tally, pairs, settings, cap)
         decisions = decide(estimates, units, rule)
     arms = [tally.arms[name].measures for name in tally.about.rankers if name in tally.arms]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from interleaf.log.drop_reasons import EventStatus, text_of
 from interleaf.report import model
-from interleaf.report.format import signed, span
+from interleaf.report.format import format_signed, span
 from interleaf.report.log_checks import unusable_events
 from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings
@@ -178,7 +178,8 @@ def _of_two(one: Comparison, settings: ReportSettings, value_cap: float | None) 
     if one.winner is None:
         return (
             f"No difference between {one.first} and {one.second} is shown yet: {gap or 'the score'} is "
-            f"{signed(one.estimate)}, and the data of {one.units:,} units allow anything from {span(one.interval)}."
+            f"{format_signed(one.estimate)}, "
+            f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
         ), None
     shares, sure = _shares(one, one.winner), _sure(one, settings, gap)
     return f"People prefer {one.winner} to {one.loser}{shares}. The difference is significant: {sure}.", one.winner
@@ -199,7 +200,8 @@ def _of_arms(
         return within, one.winner
     if one.winner is None:
         return (
-            f"No difference between {one.first} and {one.second} is shown yet: {gap} {verb} {signed(one.estimate)}, "
+            f"No difference between {one.first} and {one.second} is shown yet: {gap} {verb} "
+            f"{format_signed(one.estimate)}, "
             f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
         ), None
     sure = _sure(one, settings, gap, verb)
@@ -229,14 +231,14 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
     people = one.first if person > 0 else one.second
     sentence = (
         f"People and visits disagree, so neither ranker wins: if each person counts once, people prefer {people} "
-        f"(score of {one.first} over {one.second}: {signed(person)}); if each search counts once, that score is "
-        f"{signed(search)}."
+        f"(score of {one.first} over {one.second}: {format_signed(person)}); if each search counts once, that score is "
+        f"{format_signed(search)}."
     )
     heavy = activity[-1] if activity else None
     if heavy and heavy.estimate is not None:
         sentence += (
             f" The {heavy.units:,} units with {heavy.searches} searches are {heavy.share_of_units:.1%} of the units "
-            f"and made {heavy.share_of_searches:.0%} of the searches; their score is {signed(heavy.estimate)}."
+            f"and made {heavy.share_of_searches:.0%} of the searches; their score is {format_signed(heavy.estimate)}."
         )
     return sentence
 
@@ -263,7 +265,7 @@ def _sure(one: Comparison, settings: ReportSettings, what: str = "", verb: str =
     if settings.look is not None:
         which, of = settings.look
         when = "at this one look" if of == 1 else f"at look {which} of {of}"
-    score = f"{signed(one.estimate or 0.0)}, between {signed(low)} and {signed(high)}"
+    score = f"{format_signed(one.estimate or 0.0)}, between {format_signed(low)} and {format_signed(high)}"
     what = what or f"the score of {one.first} over {one.second}"
     return f"{what} {verb} {score} with {settings.confidence:.0%} confidence, {when}"
 

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from interleaf.errors import ExperimentError, listed
+from interleaf.errors import ExperimentError, join_names
 from interleaf.experiment import Experiment
 from interleaf.log import schema
 from interleaf.log.parquet import parquet_pieces
@@ -64,7 +64,7 @@ def read_search(request: Request, who: AccessKey | None) -> Search:
     query = request.query_params
     state, archived = query.get("state") or None, query.get("archived") or "false"
     if state not in (None, *STATES):
-        raise ApiError(422, "invalid", f"state is {state[:20]!r}; give {listed(STATES)}", "state")
+        raise ApiError(422, "invalid", f"state is {state[:20]!r}; give {join_names(STATES)}", "state")
     if archived not in ("false", "true"):
         raise ApiError(422, "invalid", f"archived is {archived[:20]!r}; give true or false", "archived")
     text = query.get("search", "")[:MAX_SEARCH]

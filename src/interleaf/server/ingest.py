@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from interleaf.errors import ExperimentError, StateError, listed
+from interleaf.errors import ExperimentError, StateError, join_names
 from interleaf.experiment import Experiment, Request, extend_list
 from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import ChosenGroup, Shown, chance_key, plan_list, unmixed_page
@@ -206,7 +206,7 @@ async def _check_token(service: Service, data: schemas.EventsRequest, token: str
     allowed = (await service.experiment(experiment)).settings.browser_events
     for place, event in enumerate(data.events):
         if event.kind not in allowed:
-            problem = f"browsers may send {listed(allowed)}; send {event.kind!r} with a key"
+            problem = f"browsers may send {join_names(allowed)}; send {event.kind!r} with a key"
             raise ApiError(403, "wrong_kind", f"{problem}, or allow it: browser_events", f"events[{place}].kind")
     if not service.impressions.take(str(impression), len(data.events)):
         problem = f"more than {MAX_EVENTS:,} events of this impression in an hour; send them with a key"

@@ -141,12 +141,12 @@ def _rows(method: str) -> list[dict[str, Any]]:
     """Two rows with clicks: an interleaved list and one of the holdout."""
     from interleaf.interleaving.api import interleave
     from interleaf.log.schema import HOLDOUT, arm_of
-    from interleaf.methods.registry import unchanged
+    from interleaf.methods.registry import show_unchanged
 
     rankings = {"one": ["a", "b", "c"], "other": ["c", "b", "a"]}
     click = {"event": "e", "kind": "click", "rank": 1, "time": _TIME}
     rows = []
-    for name, composed in (("compared", method), (HOLDOUT, str(unchanged("one")))):
+    for name, composed in (("compared", method), (HOLDOUT, str(show_unchanged("one")))):
         shown = interleave(rankings, composed, key=name)
         arm = HOLDOUT if name == HOLDOUT else arm_of(shown.method, shown.rankers, shown.teams, shown.key)
         about = {"experiment": "warming", "version": 1, "impression": name, "unit": name, "arm": arm}

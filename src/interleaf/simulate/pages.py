@@ -87,8 +87,10 @@ class RankedDocuments:
         self.stage = Stage(self.staged, self.rankings, chosen, k)
         self.stage.given = self.stage.given._replace(documents=tops)
         self.settings, self.relaxed = _settings(self.stage)
-        self.levels = draw_levels(generator_of((*key, "captions")), self._sides(), people.captions_lean)
-        self.attractions = people.captions * self.levels.mean(axis=1)  # what captions add to the logit of a click
+        self.levels = draw_levels(generator_of((*key, "captions")), self._sides(), people.caption_lean)
+        self.attractions = people.caption_strength * self.levels.mean(
+            axis=1
+        )  # what captions add to the logit of a click
         self.intents = generator_of((*key, "intents")).integers(0, people.intents, len(data.grades)).astype(np.int8)
 
     def named_rankings(self) -> pa.Array:

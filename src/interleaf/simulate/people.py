@@ -12,13 +12,13 @@ import numpy as np
 
 from interleaf.clicks import Cascade, named, scale_of
 from interleaf.clicks.click_models import check_probabilities
-from interleaf.errors import ClickError, DataError, listed
+from interleaf.errors import ClickError, DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel, reseed
 from interleaf.kernels.randomness import MAX_CHOICES, Randomness, bytes_of, key_of, pick, toss
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods import single
-from interleaf.methods.registry import ResolvedMethod, unchanged
+from interleaf.methods.registry import ResolvedMethod, show_unchanged
 
 MAX_PAGES = 16  # pages per session
 MAX_VISITS = 2**20  # visits per unit
@@ -82,9 +82,9 @@ class People:
     **Intents.** Each document serves one of `intents`. A share `narrow` of the units wants a single one of them; for
     these units, relevant documents of other intents are irrelevant.
 
-    **Captions.** The caption of a document adds -`captions` to `captions` to the logit of a click, through highlights,
-    length of URL and length of snippet. `captions_lean` is from -1 to 1: above 0, attractive captions are more frequent
-    on documents that the first ranker puts higher; below 0, on those that the second does.
+    **Captions.** The caption of a document adds -`caption_strength` to `caption_strength` to the logit of a click,
+    through highlights, length of URL and length of snippet. `caption_lean` is from -1 to 1: above 0, attractive
+    captions are more frequent on documents that the first ranker puts higher; below 0, on those that the second does.
 
     **Crawlers.** A share `crawlers` of the units visits thirty times as often, and clicks everything at once.
 
@@ -109,8 +109,8 @@ class People:
     purchases: Sequence[float] = (0.0, 0.0)
     intents: int = 3
     narrow: float = 0.0
-    captions: float = 0.0
-    captions_lean: float = 0.0
+    caption_strength: float = 0.0
+    caption_lean: float = 0.0
     crawlers: float = 0.0
 
     def __post_init__(self) -> None:
@@ -160,8 +160,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "taste": (-50, 50),
     "taste_spread": (0, 50),
     "intents": (1, 127),
-    "captions": (0, 50),
-    "captions_lean": (-1, 1),
+    "caption_strength": (0, 50),
+    "caption_lean": (-1, 1),
 }
 
 
@@ -201,7 +201,7 @@ def arms_of(
             raise DataError(f"a ranker cannot be named {ranker!r}: that is the name of an arm; give it another name")
     for name, share in shares.items():
         if name != HOLDOUT and name not in rankers:
-            raise DataError(f"there is no arm {name!r}; an arm is {listed([HOLDOUT, *rankers])}")
+            raise DataError(f"there is no arm {name!r}; an arm is {join_names([HOLDOUT, *rankers])}")
         if not 0 <= share <= 1:
             raise DataError(f"arm {name!r} has the share {share!r}; give a number from 0 to 1")
     left = 1 - sum(shares.values())
@@ -210,7 +210,7 @@ def arms_of(
     arms = [SimulatedArm(INTERLEAVED, max(left, 0.0), chosen, settings)]
     for name, share in shares.items():
         ranker = rankers[0] if name == HOLDOUT else name
-        arms.append(SimulatedArm(name, share, unchanged(ranker), single.SingleSettings(rankers.index(ranker))))
+        arms.append(SimulatedArm(name, share, show_unchanged(ranker), single.SingleSettings(rankers.index(ranker))))
     return tuple(arms)
 
 

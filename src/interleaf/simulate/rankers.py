@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.kernels.randomness import bytes_of, key_of
 from interleaf.kernels.sorting import sort_descending
+from interleaf.log.trec_runs import parse_score, read_lines, read_run_lines
 from interleaf.simulate.data import Judged
 
 Ranker = int | Mapping[int, float] | Array | Callable[[Judged], Array]
@@ -46,7 +46,7 @@ def _feature(data: Judged, feature: int) -> Array:
 def rank(data: Judged, scores: Sequence[Array], key: Any, ties: str = "own") -> Array:
     """Rankings `[query, ranker, rank]` of document numbers within the query, padded with -1 to the longest query."""
     if ties not in TIES:
-        raise DataError(f"ties cannot be broken by {ties!r}; give {listed(TIES)}")
+        raise DataError(f"ties cannot be broken by {ties!r}; give {join_names(TIES)}")
     rankings = np.full((len(data), len(scores), int(np.diff(data.offsets).max())), -1, np.int32)
     for number, values in enumerate(scores):
         generator = generator_of((key, "ties", number if ties == "own" else "shared"))
@@ -88,16 +88,16 @@ Degraded = Callable[[Judged], Array]
 PAGE, TOP, LOW = 11, 5, 7  # results of a page; its top ranks, and the first of the ranks that these are swapped with
 
 
-def shuffled_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
+def shuffle_top(ranker: Ranker, count: int = PAGE, seed: Any = 0) -> Degraded:
     """The ranker with its first `count` documents in random order: C12's A, made from B."""
 
     def shuffle(ranking: Array, generator: np.random.Generator) -> Array:
         return np.asarray(np.r_[generator.permutation(ranking[:count]), ranking[count:]])
 
-    return _degraded(ranker, shuffle, ("shuffled_top", count, seed))
+    return _degrade(ranker, shuffle, ("shuffled_top", count, seed))
 
 
-def swapped(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
+def swap_top(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
     """The ranker with `swaps` of each page's top 5 exchanged with as many of ranks 7 to 11, the same on every page.
 
     Two swaps turn C12's E into its D, four into its C. A page that is too short for a swap stays the same.
@@ -115,7 +115,7 @@ def swapped(ranker: Ranker, swaps: int = 2, seed: Any = 0) -> Degraded:
                     changed[[one, other]] = changed[[other, one]]
         return changed
 
-    return _degraded(ranker, swap, ("swapped", swaps, TOP, LOW, PAGE, seed))
+    return _degrade(ranker, swap, ("swapped", swaps, TOP, LOW, PAGE, seed))
 
 
 def at_random(seed: Any = 0) -> Degraded:
@@ -123,7 +123,7 @@ def at_random(seed: Any = 0) -> Degraded:
     return lambda data: generator_of(("at_random", seed)).random(len(data.grades))
 
 
-def _degraded(ranker: Ranker, change: Callable[[Array, np.random.Generator], Array], key: tuple[Any, ...]) -> Degraded:
+def _degrade(ranker: Ranker, change: Callable[[Array, np.random.Generator], Array], key: tuple[Any, ...]) -> Degraded:
     """Scores that give the changed ranking of each query."""
 
     def scores(data: Judged) -> Array:
@@ -140,21 +140,21 @@ def _degraded(ranker: Ranker, change: Callable[[Array, np.random.Generator], Arr
 
 def read_scores(path: str | PathLike[str], data: Judged) -> Array:
     """Read scores: one number per line, one line per row of the data, in its order."""
-    lines = _lines(path)
+    lines = read_lines(path)
     if len(lines) != len(data.grades):
         raise DataError(f"{path} holds {len(lines)} scores; {data.name} has {len(data.grades)} rows, give one per row")
-    return np.array([_number(line.strip(), path, number) for number, line in lines])
+    return np.array([parse_score(line.strip(), where) for where, line in lines])
 
 
-def read_run(path: str | PathLike[str], data: Judged) -> Array:
-    """A TREC run, `qid Q0 docid rank score tag`: sorted by score; documents that it lacks come last.
+def read_run_scores(path: str | PathLike[str], data: Judged) -> Array:
+    """Read scores from a TREC run; documents that it lacks come last.
 
     A document's id is its number in its query, from 1: `7`, or as simulated logs name it, `q12-d7` in query 12.
     """
     starts = dict(zip(data.queries, data.offsets[:-1].tolist(), strict=True))
     sizes = dict(zip(data.queries, np.diff(data.offsets).tolist(), strict=True))
     scores = np.full(len(data.grades), np.nan)
-    for where, query, named, score in run_lines(path):
+    for where, query, named, score in read_run_lines(path):
         document = named.removeprefix(f"q{query}-d")
         if query not in starts:
             raise DataError(f"{where}: {data.name} has no query {query!r}")
@@ -168,34 +168,3 @@ def read_run(path: str | PathLike[str], data: Judged) -> Array:
         raise DataError(f"{path} ranks nothing; give a TREC run with at least one line")
     lowest = np.nanmin(scores)
     return np.where(np.isnan(scores), lowest - max(1.0, 1e-9 * abs(lowest)), scores)
-
-
-def run_lines(path: str | PathLike[str]) -> Iterator[tuple[str, str, str, float]]:
-    """The place of each line of a TREC run in its file, its query, document and score; `qid docid score` also works."""
-    for number, line in _lines(path):
-        words, where = line.split(), f"{path}, line {number}"
-        if len(words) not in (3, 6):
-            raise DataError(f"{where}: {line!r} is not 'qid Q0 docid rank score tag', nor 'qid docid score'")
-        query, document, score = words if len(words) == 3 else (words[0], words[2], words[4])
-        yield where, query, document, _number(score, path, number)
-
-
-def _lines(path: str | PathLike[str]) -> list[tuple[int, str]]:
-    """The lines that hold something, with their numbers."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; give a file of scores") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not text; give a file of scores") from None
-    return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-
-
-def _number(text: str, path: str | PathLike[str], line: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise DataError(f"{path}, line {line}: {text!r} is not a finite number")
-    return value

@@ -276,7 +276,7 @@ def significance(confidence: float) -> float:
     return round(1 - confidence, 15)  # 1 - 0.95 is slightly more than 0.05, and ranks are rounded up
 
 
-MOST = 700.0  # the largest exponent that a float can hold
+MAX_EXPONENT = 700.0  # the largest exponent that a float can hold
 
 
 def deviate(statistic: Array | float, degrees: Array | float) -> Array:
@@ -298,5 +298,5 @@ def statistic(deviates: Array | float, degrees: Array | float) -> Array:
     """
     stretched = deviates * (8 * np.asarray(degrees) + 3) / (8 * np.asarray(degrees) + 1)
     exponent = np.square(stretched) / degrees
-    root: Array = np.sqrt(degrees * np.expm1(np.minimum(exponent, MOST)))
-    return np.where(exponent < MOST, root, np.inf)
+    root: Array = np.sqrt(degrees * np.expm1(np.minimum(exponent, MAX_EXPONENT)))
+    return np.where(exponent < MAX_EXPONENT, root, np.inf)

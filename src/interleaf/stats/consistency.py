@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.errors import DataError, listed
+from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 
 _ROOM = 2**21  # numbers held at a time
@@ -156,7 +156,7 @@ def bucket_consistency(
     There is one value per query, nan if the query does not count. Negate the values if less is better.
     """
     if statistic not in STATISTICS:
-        raise DataError(f"cannot resample by {statistic!r}; give {listed(STATISTICS)}")
+        raise DataError(f"cannot resample by {statistic!r}; give {join_names(STATISTICS)}")
     resampled, differences = STATISTICS[statistic], []
     for size in sizes:
         one, other = (resampled(values, size, repeats, generator) for values in (first, second))
@@ -171,12 +171,14 @@ def _curve(sizes: Sequence[int], repeats: int, differences: Sequence[Array]) -> 
     return Curve(tuple(sizes), first, second, repeats)
 
 
-def needed(scores: Array, probability: float, generator: np.random.Generator, repeats: int = REPEATS) -> int | None:
+def count_needed(
+    scores: Array, probability: float, generator: np.random.Generator, repeats: int = REPEATS
+) -> int | None:
     """The smallest n'' with which paired scores prefer the first ranker with this probability, by bisection.
 
     None if a hundred times the observed scores are not enough.
 
-    >>> needed(np.array([1, 1, 1, -1]), 0.8, np.random.default_rng(1), repeats=10_000)
+    >>> count_needed(np.array([1, 1, 1, -1]), 0.8, np.random.default_rng(1), repeats=10_000)
     3
     """
 
@@ -215,7 +217,7 @@ def equivalents(
             reason = "no better than a coin"
         elif probability == 1:
             reason = "no sample errs"
-        elif (count := needed(scores, probability, generator, repeats)) is None:
+        elif (count := count_needed(scores, probability, generator, repeats)) is None:
             reason = f"not even {FARTHEST} times the observed scores are that sure"
         rows.append(Equivalent(size, probability, count, reason))
     return rows

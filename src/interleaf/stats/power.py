@@ -52,9 +52,10 @@ class Pilot:
 class Plan:
     """A number of units, an effect, and the power to detect it; one of the three is computed from the others.
 
-    `units` are users who come, `units_with_event` those of them who are expected to have an event. `fewest` and `most`
-    are the units needed if the true variance is at either end of what the pilot allows; they equal `units` without a
-    pilot. `at_minimum` says that fewer units have the power, but too few effective units for a reliable interval.
+    `units` are users who come, `units_with_event` those of them who are expected to have an event. `min_units` and
+    `max_units` are the units needed if the true variance is at either end of what the pilot allows; they equal `units`
+    without a pilot. `at_minimum` says that fewer units have the power, but too few effective units for a reliable
+    interval.
     """
 
     effect: float
@@ -65,8 +66,8 @@ class Plan:
     confidence: float
     variance: float
     impressions_per_unit: float
-    fewest: int
-    most: int
+    min_units: int
+    max_units: int
     at_minimum: bool = False
 
     def __str__(self) -> str:
@@ -145,11 +146,11 @@ def _units(
 ) -> Plan:
     from scipy.special import gammaincinv
 
-    fewest = max(2, math.ceil(round(MIN_EFFECTIVE / pilot.effective, 9)))
+    min_units = max(2, math.ceil(round(MIN_EFFECTIVE / pilot.effective, 9)))
 
-    def needed(of: Pilot) -> int:
+    def find_units(of: Pilot) -> int:
         """The smallest number of units that is enough, by bisection."""
-        low, high = fewest - 1, fewest
+        low, high = min_units - 1, min_units
         while _power(high, effect, of, width, missing_degrees) < power:
             low, high = high, 2 * high
         while high - low > 1:
@@ -158,16 +159,16 @@ def _units(
             low, high = (low, middle) if is_enough else (middle, high)
         return high
 
-    units = needed(pilot)
+    units = find_units(pilot)
     span = units, units
     if math.isfinite(pilot.degrees):
         # The true variance as a multiple of the pilot's, at both ends of what the pilot allows.
         ratios = [float(pilot.degrees / (2 * gammaincinv(pilot.degrees / 2, 1 - part))) for part in RANGE]
         variance, _ = _numbers_of(pilot)
         ends = [replace(pilot, variance=variance * r, square=pilot.square * r, degrees=math.inf) for r in ratios]
-        span = needed(ends[0]), needed(ends[1])
+        span = find_units(ends[0]), find_units(ends[1])
     reached = _power(units, effect, pilot, width, missing_degrees)
-    return replace(_plan(effect, units, reached, confidence, pilot, span), at_minimum=units == fewest)
+    return replace(_plan(effect, units, reached, confidence, pilot, span), at_minimum=units == min_units)
 
 
 def power_at(units: int, effect: float, pilot: Pilot, confidence: float = 0.95) -> Plan:
@@ -230,9 +231,9 @@ def _plan(
 ) -> Plan:
     _, each = _numbers_of(pilot)
     clicking, impressions = (math.ceil(round(units * share, 9)) for share in (pilot.with_event, each))
-    fewest, most = span or (units, units)
+    min_units, max_units = span or (units, units)
     variance = _variance(pilot, effect)
-    return Plan(effect, units, clicking, impressions, power, confidence, variance, each, fewest, most)
+    return Plan(effect, units, clicking, impressions, power, confidence, variance, each, min_units, max_units)
 
 
 def _numbers_of(pilot: Pilot) -> tuple[float, float]:

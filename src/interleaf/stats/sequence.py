@@ -67,7 +67,7 @@ def multiplier(units: Array | float, planned: float | None, confidence: float = 
     >>> multiplier(np.array([500, 1_000, 2_000, 10_000]), planned=None)
     array([3.38, 3.38, 3.38, 3.38])
     """
-    alpha, size = significance(confidence), _checked(units, planned)
+    alpha, size = significance(confidence), _check_units(units, planned)
     if planned is None:
         return _edge(alpha * _density(size))
     share = size / planned
@@ -77,7 +77,7 @@ def multiplier(units: Array | float, planned: float | None, confidence: float = 
 
 def anytime_p_value(deviates: Array | float, units: Array | float, planned: float | None) -> Array:
     """The smallest alpha whose boundary these normal deviates reach; below alpha exactly if the interval excludes 0."""
-    size, reached = _checked(units, planned), np.abs(deviates)
+    size, reached = _check_units(units, planned), np.abs(deviates)
     if planned is None:
         return np.minimum(1.0, _rate(reached) / _density(size))
     share = size / planned
@@ -164,7 +164,7 @@ def degrees_of_freedom(effective_units: Array | float) -> Array:
     return free * free / (free + MISSING_DEGREES)
 
 
-def _checked(units: Array | float, planned: float | None) -> Array:
+def _check_units(units: Array | float, planned: float | None) -> Array:
     size = np.asarray(units, np.float64)
     if not ((planned is None or planned > 0) and (size > 0).all()):
         raise DataError(f"units are {units!r}, and planned units {planned!r}; give numbers above 0")

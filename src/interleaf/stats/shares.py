@@ -18,7 +18,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import ONE_BUCKET, columns, jackknife, quotient
 
-FEWEST = 5  # expected effective hits and misses; with fewer, the distribution is too skewed for this test
+MIN_EXPECTED = 5  # expected effective hits and misses; with fewer, the distribution is too skewed for this test
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def share_tests(hits: Array, totals: Array, expected: Array | float) -> tuple[Sh
         rarer, reason = min(aim, 1 - aim), ""
         if buckets < 2:
             reason = ONE_BUCKET if buckets else "nothing was counted"
-        elif effective * rarer < FEWEST:
-            needed = math.ceil(FEWEST / rarer)
+        elif effective * rarer < MIN_EXPECTED:
+            needed = math.ceil(MIN_EXPECTED / rarer)
             reason = f"too few units: this test needs {needed:,} effective units, and there are {effective:,.1f}"
         tests.append(Share(share if buckets else None, aim, None if reason else min(1.0, p_value), reason))
     return tuple(tests)

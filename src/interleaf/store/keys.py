@@ -6,7 +6,7 @@ import hmac
 import secrets
 from hashlib import sha256
 
-from interleaf.errors import DataError, StateError, listed
+from interleaf.errors import DataError, StateError, join_names
 from interleaf.store.database import Database, Transaction, is_kept
 from interleaf.store.records import ROLES, AccessKey
 
@@ -37,7 +37,7 @@ class KeyStore:
         """
         key = AccessKey(name or secrets.token_hex(8), role, label, now, None, experiment, expires)
         if role not in ROLES:
-            raise DataError(f"role is {role!r}; give {listed(ROLES)}")
+            raise DataError(f"role is {role!r}; give {join_names(ROLES)}")
         if key.is_expired(now):
             raise DataError("the key would expire at once; give a later time")
         secret = f"il_{role}_{secrets.token_urlsafe(32)}"

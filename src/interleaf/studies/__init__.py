@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from interleaf.errors import DataError, listed, suggest
+from interleaf.errors import DataError, join_names, suggest
 from interleaf.studies.findings import findings_table
 from interleaf.studies.study import FinishedCells, Progress, Study, StudyRun
 
@@ -49,4 +49,4 @@ def check_study(name: str, scale: str) -> None:
     if name not in STUDIES:
         raise DataError(f"unknown study {name!r}; known are {suggest(name, STUDIES)}")
     if scale not in SCALES:
-        raise DataError(f"unknown scale {scale!r}; give {listed(SCALES)}")
+        raise DataError(f"unknown scale {scale!r}; give {join_names(SCALES)}")

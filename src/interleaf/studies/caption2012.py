@@ -50,7 +50,7 @@ class Case:
         equal = self.strengths[0] == self.strengths[1]
         queries = QUERIES // 2 if equal else QUERIES
         data = synthetic(queries, DOCUMENTS, 2, strengths=self.strengths, seed=("caption2012", seed))
-        people = People(clicks=clicks, captions=self.captions, captions_lean=self.lean)
+        people = People(clicks=clicks, caption_strength=self.captions, caption_lean=self.lean)
         return World(mirrored(data) if equal else data, [1, 2], people, "team_draft", seed=seed)
 
     def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:

@@ -21,7 +21,7 @@ from interleaf.metrics import judged
 from interleaf.metrics.absolute import QueryPages
 from interleaf.simulate.data import Judged, shuffled
 from interleaf.simulate.people import People
-from interleaf.simulate.rankers import Ranker, rank, scores_of, shuffled_top, swapped
+from interleaf.simulate.rankers import Ranker, rank, scores_of, shuffle_top, swap_top
 from interleaf.simulate.run import ndcg
 from interleaf.simulate.world import World
 
@@ -142,7 +142,7 @@ def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
     alone = [break_ties(data, feature, (seed, feature)) for feature in features]
     best = np.argsort(-ndcg(data, rank(data, alone, seed), CUT), kind="stable")
     good, weaker = alone[best[0]], alone[best[len(best) // 2]]
-    little = swapped(good, 2, (seed, "near"))(data)
+    little = swap_top(good, 2, (seed, "near"))(data)
     order = shuffled(len(data), ("changed", seed))
     near = {name: good.copy() for name in CHANGED}
     for name, share in CHANGED.items():
@@ -151,9 +151,9 @@ def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
     return {
         "E_A": good,
         "B_A": weaker,
-        "A_A": shuffled_top(weaker, seed=seed)(data),
-        "D_A": swapped(good, 2, seed)(data),
-        "C_A": swapped(good, 4, seed)(data),
+        "A_A": shuffle_top(weaker, seed=seed)(data),
+        "D_A": swap_top(good, 2, seed)(data),
+        "C_A": swap_top(good, 4, seed)(data),
         **near,
     }
 

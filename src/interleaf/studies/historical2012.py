@@ -171,14 +171,14 @@ def run_once(
     by_model = beyond.robust_track(old, live, people, points, *words)
     return Repeat(
         int(np.sign(np.round(first - second, 12))),
-        _track(old, live, people, points, (*key, "old"), reweighted)
-        | {name: [unweighted(value) for value in values] for name, values in by_model.items()}
-        | _track(drafts, live, people, points, (*key, "drafts"), drafted)
+        _track(old, live, people, points, (*key, "old"), reweight)
+        | {name: [estimate_by_model(value) for value in values] for name, values in by_model.items()}
+        | _track(drafts, live, people, points, (*key, "drafts"), weigh_drafts)
         | _track(live, live, people, (size.live,), (*key, "live"), shown_live),
     )
 
 
-def reweighted(
+def reweight(
     source: Impression, target: Impression, counts: Array, clicks: Array, clip: float = CLIP
 ) -> Iterator[Weighing]:
     """PI+MA, PI+IS and PI+IS+MA, and the clipped forms of the weighted ones."""
@@ -191,7 +191,7 @@ def reweighted(
         yield f"PI+IS+MA{suffix}", of_list, marginal, limit
 
 
-def drafted(_: Impression, target: Impression, counts: Array, clicks: Array) -> Iterator[Weighing]:
+def weigh_drafts(_: Impression, target: Impression, counts: Array, clicks: Array) -> Iterator[Weighing]:
     """TD: the lists that the target rankers could have drafted; all others contribute nothing."""
     outcomes, usable = draft_outcomes(target, counts, clicks)
     yield "TD", usable.astype(np.float64), outcomes, np.inf
@@ -221,7 +221,7 @@ def estimate_of(sums: WeightedSums) -> WeightedEstimate:
     )
 
 
-def unweighted(value: float) -> WeightedEstimate:
+def estimate_by_model(value: float) -> WeightedEstimate:
     """The estimate of a click model."""
     value = 0.0 if abs(value) <= ROUNDING else value
     return WeightedEstimate(value, value, int(np.sign(value)))

@@ -63,7 +63,7 @@ class Draws(NamedTuple):
             rule = NEXT
         _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, logged, rule, characters, self)
 
-    def reordered(self, order: list[int]) -> Draws:
+    def reorder(self, order: list[int]) -> Draws:
         return self._replace(owners=self.owners[:, order], characters=self.characters[:, order])
 
 

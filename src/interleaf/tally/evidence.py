@@ -144,7 +144,7 @@ class Evidence:
             self.firsts[segment] = self.firsts.get(segment, 0) + counted
 
     def reorder(self, order: list[int]) -> None:
-        self.draws = self.draws.reordered(order)
+        self.draws = self.draws.reorder(order)
         self.firsts = {segment: counted[:, order] for segment, counted in self.firsts.items()}
 
     def arrays(self) -> Iterator[tuple[str, Array]]:

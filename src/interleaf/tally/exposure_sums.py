@@ -86,7 +86,7 @@ class ExposureSums(NamedTuple):
         add_lists = _add_lists(chosen.method.kernels.place, chosen.method.drawn_by_unit)
         add_lists(decoded.impressions, decoded.counts, decoded.clicked, usable, groups, curves, self, settings)
 
-    def reordered(self, order: list[int]) -> ExposureSums:
+    def reorder(self, order: list[int]) -> ExposureSums:
         """The same with ranker order[i] at index i."""
         values, slopes = self.values[:, :, order], self.slopes[:, :, order]
         return self._replace(values=values, slopes=slopes, tops=self.tops[order], ranked=self.ranked[:, order])

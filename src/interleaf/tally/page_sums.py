@@ -96,7 +96,7 @@ class ListSums(NamedTuple):
         _add_latency(latency, self.latency)
         _add_lists(buckets, decoded.impressions, decoded.counts, decoded.has["ranks"], self)
 
-    def reordered(self, order: list[int]) -> ListSums:
+    def reorder(self, order: list[int]) -> ListSums:
         tops = self.tops[:, [0, *(1 + ranker for ranker in order)]]
         return ListSums(self.owned[:, :, order], self.seen[:, order], self.differ, tops, self.latency[order])
 

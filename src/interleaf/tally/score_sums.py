@@ -83,7 +83,7 @@ class ScoreSums(NamedTuple):
         _add(buckets, clicked, columns, linear, not about.values, self)
         _count_sides(clicked, *((columns, linear) if owners is None else (owners, True)), self)
 
-    def reordered(self, order: Sequence[int], linear: bool) -> ScoreSums:
+    def reorder(self, order: Sequence[int], linear: bool) -> ScoreSums:
         """The same with ranker order[i] at index i; a pair whose order is reversed changes its sign."""
         places, signs = pair_order(order)
         wins, losses = self.wins[places], self.losses[places]

@@ -229,8 +229,8 @@ def reorder(tally: Tally, rankers: Sequence[str]) -> Tally:
         return copy
     order, linear = [tally.about.rankers.index(ranker) for ranker in rankers], tally.about.linear
     copy.about = replace(tally.about, rankers=tuple(rankers))
-    copy.scores = copy.scores.reordered(order, linear)
-    copy.lists, copy.exposure = copy.lists.reordered(order), copy.exposure.reordered(order)
+    copy.scores = copy.scores.reorder(order, linear)
+    copy.lists, copy.exposure = copy.lists.reorder(order), copy.exposure.reorder(order)
     copy.evidence.reorder(order)
     for units in (copy.units, copy.slices.cells, copy.segments.cells, copy.queries):
         units.reorder(order, linear)

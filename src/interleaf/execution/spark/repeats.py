@@ -49,7 +49,7 @@ def notes_of(files: Files) -> RDD[Packed]:
     """The shared hashes of every part, in the partition of its number; Spark reuses the shuffle in later passes."""
     if files.notes is None:
         hashes = files.each(IDENTITY, partial(_hashes, files.bins)).partitionBy(files.bins)
-        files.notes = map_values(hashes, _shared).partitionBy(files.bins)
+        files.notes = map_values(hashes, _find_shared).partitionBy(files.bins)
     return files.notes
 
 
@@ -69,7 +69,7 @@ def _hashes(bins: int, number: int, batches: Iterator[pa.RecordBatch]) -> Iterat
         yield place, (number, hashes[some])
 
 
-def _shared(number: int, parts: list[tuple[int, Array]]) -> Iterator[Item]:
+def _find_shared(number: int, parts: list[tuple[int, Array]]) -> Iterator[Item]:
     """For each part, its hashes that came more than once, and whether an earlier part has them."""
     twice = _twice(parts)
     before = np.zeros(0, np.uint64)
@@ -97,7 +97,7 @@ def join_pages(rows: Files | Frame) -> Files | Frame:
     continued = pages.continued
     for batch in _collect(rows, None, lambda batch: rows_among(batch, continued)):
         pages.hold(batch)
-    joined = rows.with_joined(pages.continued, list(pages.joined()))
+    joined = rows.with_joined(pages.continued, list(pages.join()))
     joined.pages = pages
     return joined
 

@@ -13,7 +13,7 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.choice_result import ChoiceState
-from interleaf.report.format import Names, count, share, signed, span
+from interleaf.report.format import Names, count, format_signed, share, span
 from interleaf.report.guardrails import code_of_preference
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
@@ -140,7 +140,7 @@ def _row(metric: str, note: str, pair: Comparison, names: Names, settings: Exper
         names[metric],
         note,
         pair_label(pair, names),
-        None if pair.estimate is None else signed(pair.estimate),
+        None if pair.estimate is None else format_signed(pair.estimate),
         None if pair.interval is None else span(pair.interval),
         None if None in outcomes else tuple(count(number or 0) for number in outcomes),  # type: ignore[arg-type]
         preferred,
@@ -167,7 +167,7 @@ def _bar(pair: Comparison, reach: float, said: str) -> Bar | None:
         return None
     ends = None if pair.interval is None else (_at(pair.interval[0], reach), _at(pair.interval[1], reach))
     within = "" if pair.interval is None else f", interval {span(pair.interval)}"
-    return Bar(ends, _at(pair.estimate, reach), f"estimate {signed(pair.estimate)}{within}: {said}")
+    return Bar(ends, _at(pair.estimate, reach), f"estimate {format_signed(pair.estimate)}{within}: {said}")
 
 
 def _at(value: float, reach: float) -> float:

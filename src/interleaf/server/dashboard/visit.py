@@ -152,7 +152,7 @@ def moment(time: int) -> Markup:
 
 def _rankers(names: Sequence[str]) -> str:
     """The names of rankers as in reports, where no two are alike; only some if there are many."""
-    return several(Names(names).values(), most=6)
+    return several(Names(names).values(), limit=6)
 
 
 def short(text: str, most: int = 120) -> str:

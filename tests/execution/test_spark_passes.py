@@ -31,7 +31,7 @@ def session() -> Iterator[Any]:
 
 def rows_of(method: str = "team_draft", **columns: bool) -> Any:
     """Some rows come twice; in the second half, the rankers are named in the other order."""
-    people = People(units=300, clicks="realistic", captions=1.5, captions_lean=1)
+    people = People(units=300, clicks="realistic", caption_strength=1.5, caption_lean=1)
     worlds = [World(DATA, rankers, people, method, k=5, seed=3) for rankers in ([1, 2], [2, 1])]
     first, second = (pa.Table.from_batches(list(world.batches(**columns))) for world in worlds)
     turned = pa.array([["B", "A"]] * second.num_rows, second.schema.field("rankers").type)
