@@ -20,7 +20,7 @@ from mkdocs.exceptions import PluginError
 from interleaf.cli import main
 from interleaf.importers.two_tables.column_names import EVENTS, IMPRESSIONS, NAMES
 from interleaf.log import schema
-from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.metrics.guardrail_metrics import MEANINGS
 from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
 from interleaf.proxy.config import SECTIONS, RankerSection
@@ -128,6 +128,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "proxy keys": _proxy_keys,
     "names of impressions": lambda: _names(IMPRESSIONS),
     "names of events": lambda: _names(EVENTS),
-    "event statuses": lambda: "\n".join(f"- `{status}`: {status.text}" for status in EventStatus),
+    "event fates": lambda: "\n".join(f"- `{fate}`: {fate.text}" for fate in EventFate),
     "reasons": lambda: "\n".join(f"- `{reason}`: {reason.text.format('…')}" for reason in DropReason),
 }

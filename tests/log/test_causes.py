@@ -14,7 +14,7 @@ from interleaf import DataError, analyze, log, plan, tally_log
 from interleaf.cli import main
 from interleaf.click_value import learn
 from interleaf.decode.attributes import Exclusion
-from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventFate
 from tests.support.log_rows import Row, made_rows, table_of
 
 GERMAN = "16/11/2026 10:00"
@@ -66,7 +66,7 @@ def test_texts_that_are_no_iso_times_have_a_reason_of_their_own_with_an_example(
 def test_times_of_events_that_cannot_be_read_are_told_as_such_and_not_as_early(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(text_rows(events=lambda _: GERMAN)), tmp_path / "log.parquet")
     report = analyze(tmp_path / "log.parquet")
-    assert set(report.totals.events) == {EventStatus.NO_TIME}
+    assert set(report.totals.events) == {EventFate.NO_TIME}
     (check,) = [check for check in report.health if check.code == "events_without_a_time_in_iso_8601"]
     assert (check.status, FORMAT in check.remedy) == ("failed", True)
     assert "without a time in ISO 8601" in report.verdict.sentence

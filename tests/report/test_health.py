@@ -275,7 +275,7 @@ def test_the_next_step_differs_when_clicks_came_and_did_not_count() -> None:
     nothing = Totals(100, 0, 50, True, None, None)
     assert waits in verdict(without_clicks, [], ReportSettings(), nothing).next_step
     assert waits in verdict([], [], ReportSettings(), replace(nothing, events={"unmatched": 7})).next_step
-    for status in ("unmatched", "counted", "other_kind", "past_window", "unplaced"):
+    for status in ("unmatched", "counted", "other_kind", "late", "unplaced"):
         step = verdict(without_clicks, [], ReportSettings(), replace(nothing, events={status: 7})).next_step
         assert waits not in step
         assert "the report counts their kind and time" in step

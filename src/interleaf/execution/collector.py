@@ -13,7 +13,7 @@ from interleaf.decode.attributes import check_attributes
 from interleaf.errors import DataError, listed, suggest
 from interleaf.execution.session_rows import SessionRows
 from interleaf.execution.task import BatchPart, Task
-from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
+from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.tally import About, Fact, Tally
@@ -188,7 +188,7 @@ class TallyCollector:
         return total
 
     def _with_example(self, reason: str) -> str:
-        text = f"{'events ' if reason == EventStatus.NO_TIME else ''}{text_of(reason)}"
+        text = f"{'events ' if reason == EventFate.NO_TIME else ''}{text_of(reason)}"
         return f"{text}, for example {self.examples[reason]}" if reason in self.examples else text
 
     def _leave_out(self, total: Tally, main: TallyKey, chosen: list[TallyKey]) -> None:

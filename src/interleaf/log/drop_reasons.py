@@ -62,13 +62,16 @@ class DropReason(Code):
     NOT_REPRODUCED = "not_reproduced", "rankings and key that do not give the shown list"
 
 
-class EventStatus(Code):
-    """What became of an event. Kernels count events by the position of the status here."""
+class EventFate(Code):
+    """What became of an event, in a log or in the store. Kernels count events by the position of the fate here.
+
+    The store accepts an event, or keeps it apart for one of the reasons that follow `ACCEPTED`, or one of those above.
+    """
 
     COUNTED = "counted", "counted"
     REPEATED = "repeated", "repeated"
-    EARLY = "before_impression", "before its impression"
-    LATE = "past_window", "past the window"
+    EARLY = "early", "before its impression"
+    LATE = "late", "past the window"
     SHORT_DWELL = "short_dwell", "dwell too short"
     OTHER_KIND = "other_kind", "of another kind"
     NOT_FIRST = "not_first", "after the first"
@@ -79,9 +82,16 @@ class EventStatus(Code):
     UNPLACED = "unplaced", "of no experiment"
     FIXED_SLOT = "fixed_slot", "a fixed slot"
     NOT_ON_LIST = "event_not_on_list", "on a document that the list does not show"
+    ACCEPTED = "accepted", "accepted"
+    UNKNOWN_IMPRESSION = "unknown_impression", "unknown impression"
+    RANK_NOT_SHOWN = "rank_not_shown", "rank not shown"
+    DOCUMENT_NOT_SHOWN = "document_not_shown", "document not shown"
+    FUTURE = "future", "from the future"
+    NOT_SHOWN_TO_UNIT = "not_shown_to_unit", "no impression that takes events by unit showed it"
+    FOLDED = "folded", "arrived after folding"
 
 
-_TEXTS = {str(code): code.text for codes in (DropReason, EventStatus) for code in codes}
+_TEXTS = {str(code): code.text for codes in (DropReason, EventFate) for code in codes}
 
 
 def text_of(key: str) -> str:

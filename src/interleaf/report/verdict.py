@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interleaf.log.drop_reasons import EventStatus, text_of
+from interleaf.log.drop_reasons import EventFate, text_of
 from interleaf.report import model
 from interleaf.report.format import signed, span
 from interleaf.report.log_checks import unusable_events
@@ -136,12 +136,12 @@ def _answer(
 
 def _without_events(totals: Totals) -> str:
     """Why no event counts on an interleaved list, if some came."""
-    if lost := totals.events.get(EventStatus.UNMATCHED, 0):
+    if lost := totals.events.get(EventFate.UNMATCHED, 0):
         return f"No event has reached a list: {lost:,} events came, and none matches a list that was shown."
-    if counted := totals.events.get(EventStatus.COUNTED, 0):
+    if counted := totals.events.get(EventFate.COUNTED, 0):
         return f"No event has reached an interleaved list: all {counted:,} counted events are on other arms."
-    fates = {fate: number for fate, number in totals.events.items() if number and fate != EventStatus.UNPLACED}
-    if fates == {EventStatus.OTHER_KIND: (number := totals.events.get(EventStatus.OTHER_KIND, 0))}:
+    fates = {fate: number for fate, number in totals.events.items() if number and fate != EventFate.UNPLACED}
+    if fates == {EventFate.OTHER_KIND: (number := totals.events.get(EventFate.OTHER_KIND, 0))}:
         others = "1 event is" if number == 1 else f"{number:,} events are"
         return f"No event of the kinds that count has come: {others} of another kind."
     if fates:
@@ -149,7 +149,7 @@ def _without_events(totals: Totals) -> str:
         return f"Events came, but none counts: {counts}."
     if unusable := unusable_events(totals.dropped):
         return f"No event has reached a list: {unusable}."
-    lost = totals.events.get(EventStatus.UNPLACED, 0)
+    lost = totals.events.get(EventFate.UNPLACED, 0)
     return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
 
 
