@@ -28,6 +28,7 @@ from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
 from interleaf.report.model import GuardrailCode, VerdictCode
 from interleaf.stable_codes import Code
+from interleaf.stats.lift import NoLift
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
@@ -93,7 +94,9 @@ def _names(table: str) -> str:
 
 
 def _codes(codes: Iterable[Code]) -> str:
-    return "\n".join(["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text} |" for code in codes)])
+    return "\n".join(
+        ["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text.format('…')} |" for code in codes)]
+    )
 
 
 def _proxy_keys() -> str:
@@ -121,6 +124,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "checks": _checks,
     "verdicts": lambda: _codes(VerdictCode),
     "guardrails": lambda: _meanings("metric", MEANINGS),
+    "lift codes": lambda: _codes(NoLift),
     "guardrail codes": lambda: _codes(GuardrailCode),
     "bypass codes": lambda: _codes(BypassCode),
     "failure codes": lambda: _codes(FailureCode),

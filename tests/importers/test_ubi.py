@@ -295,7 +295,7 @@ def test_lists_whose_owners_only_clicks_tell_are_counted_and_not_checked_for_fai
     found, _ = imported(tmp_path, *records)
     (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.code == "fair_lists"]
     assert fair.status == ("ok" if is_shown else "warning")
-    assert is_shown or remedied(found, "unknown_owner", 200)
+    assert is_shown or remedied(found, "owner_missing", 200)
     assert (MAY_BE_UNMIXED in found.notes()) is not is_shown
 
 

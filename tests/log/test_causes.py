@@ -67,7 +67,7 @@ def test_times_of_events_that_cannot_be_read_are_told_as_such_and_not_as_early(t
     pq.write_table(pa.Table.from_pylist(text_rows(events=lambda _: GERMAN)), tmp_path / "log.parquet")
     report = analyze(tmp_path / "log.parquet")
     assert set(report.totals.events) == {EventFate.NO_TIME}
-    (check,) = [check for check in report.health if check.code == "events_without_a_time_in_iso_8601"]
+    (check,) = [check for check in report.health if check.code == "events_without_time"]
     assert (check.status, FORMAT in check.remedy) == ("failed", True)
     assert "without a time in ISO 8601" in report.verdict.sentence
     assert any(GERMAN in note for note in report.notes)

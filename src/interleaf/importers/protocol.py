@@ -53,7 +53,6 @@ class ImportNote(Code):
     QUERY_WITHOUT_ID = "query_without_id", "query without a query_id", "log the id that the engine returns"
     QUERY_WITHOUT_TIME = "query_without_time", "query without a valid time", "write ISO 8601 or epoch milliseconds"
     NOTHING_SHOWN = "nothing_shown", "query without hits", "log query_response_hit_ids, or impression events"
-    GAPS_IN_LIST = "gaps_in_list", "impression events with gaps", "log one for every shown document, with its ordinal"
     HIT_WITHOUT_ID = "hit_without_id", "query with a hit that is no id", "give hits as texts"
     QUERY_REPEATED = "query_repeated", "query that came again", "it counts once"
     QUERY_COMPLETED = "query_completed", "query that came again with more fields", "it counts once, with all fields"
@@ -94,8 +93,8 @@ class ImportNote(Code):
     ATTRIBUTE_NOT_TEXT = "attribute_not_text", "attribute that is no text", "left out; the plugin keeps texts only"
     OTHER_UNIT = "other_unit", "unit of another kind", "the chosen unit was not known, so the next one was used"
     UNKNOWN_UNIT = "unknown_unit", "unit that is not known", "the impression is its own unit; log client_id"
-    UNKNOWN_OWNER = (
-        "unknown_owner",
+    OWNER_MISSING = (
+        "owner_missing",
         "list with a document of no known owner",
         "log search_config; fairness is not checked",
     )

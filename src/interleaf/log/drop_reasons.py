@@ -42,7 +42,7 @@ class DropReason(Code):
     CREDIT_TOO_LARGE = "credit_too_large", "credit too large to add up"
     EXCLUDED = "excluded", "excluded: {}"
     WRONG_PAGE = "wrong_page", "a page that does not continue the page before"
-    UNKNOWN_METHOD = "unknown_method", "{}"
+    UNKNOWN_METHOD = "unknown_method", "a method that cannot be used: {}"
     NOT_INTERLEAVED = "not_interleaved", f"arm {schema.INTERLEAVED!r} with method {{}}, which compares nothing"
     ONE_RANKER = "one_ranker", "only one ranker, so there is nothing to compare"
     LINE_TOO_LONG = "line_too_long", "line is too long", "give one record per line"
@@ -56,7 +56,11 @@ class DropReason(Code):
     WRONG_VALUE = "wrong_value", "wrong '{}'"
     NO_EVENT_VALUE = "no_event_value", "event without '{}'"
     WRONG_EVENT_VALUE = "wrong_event_value", "event with wrong '{}'"
-    GAPS_IN_LIST = "gaps_in_list", "results of a list with gaps in their positions"
+    GAPS_IN_LIST = (
+        "gaps_in_list",
+        "results of a list with gaps in their positions",
+        "log every shown document, with its position",
+    )
     TWO_AT_POSITION = "two_at_position", "two documents at one position of a list"
     UNKNOWN_OWNER = "unknown_owner", "a document whose owner is no ranker of the experiment"
     NOT_REPRODUCED = "not_reproduced", "rankings and key that do not give the shown list"
