@@ -26,7 +26,7 @@ from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
 from interleaf.proxy.config import SECTIONS, RankerSection
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
-from interleaf.report.model import GuardrailCode, VerdictCode
+from interleaf.report.model import GuardrailCode, UndecidedCode, VerdictCode
 from interleaf.stable_codes import Code
 from interleaf.stats.lift import NoLift
 
@@ -123,6 +123,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "benchmarks": _benchmarks,
     "checks": _checks,
     "verdicts": lambda: _codes(VerdictCode),
+    "undecided codes": lambda: _codes(UndecidedCode),
     "guardrails": lambda: _meanings("metric", MEANINGS),
     "lift codes": lambda: _codes(NoLift),
     "guardrail codes": lambda: _codes(GuardrailCode),

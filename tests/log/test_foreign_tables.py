@@ -17,8 +17,9 @@ from interleaf import DataError, analyze, log, tally_log
 from interleaf.cli import main
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason
+from interleaf.report.codes import NoteCode
 from interleaf.tally import Fact
-from tests.support.log_rows import Row, loose_table_of, made_rows, table_of
+from tests.support.log_rows import Row, loose_table_of, made_rows, notes_of, table_of
 from tests.tally.test_tally import check_same
 
 pandas = pytest.importorskip("pandas", reason="comes with the extra integration")
@@ -59,9 +60,7 @@ def test_a_data_frame_from_a_notebook_is_read_and_what_is_assumed_is_in_the_repo
     assert list(reading.assumptions) == NOTES
     report = analyze(frame)
     assert report.totals.impressions == 40
-    assert [note for note in report.notes if "read as" in note] == [
-        f"{note[0].upper()}{note[1:]}." for note in sorted(NOTES)
-    ]
+    assert notes_of(report, NoteCode.READ_AS) == [f"{note[0].upper()}{note[1:]}." for note in sorted(NOTES)]
 
 
 def test_all_problems_of_a_data_frame_are_named_at_once_with_their_remedies() -> None:
