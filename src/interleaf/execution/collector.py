@@ -76,8 +76,8 @@ class TallyCollector:
         self._kinds: set[str] = set()
         self.sample = Sample()
 
-    def assume(self, sentences: Iterable[str]) -> None:
-        self._assumptions |= dict.fromkeys(sentences)
+    def assume(self, codes: Iterable[str]) -> None:
+        self._assumptions |= dict.fromkeys(codes)
 
     def add(self, processed: BatchPart) -> None:
         self.dropped += processed.dropped
@@ -182,7 +182,7 @@ class TallyCollector:
         if main.group in self._session_rows:
             self._session_rows[main.group].count(total, self._task.scoring.sessions or 0.0)
         self._leave_out(total, main, chosen)
-        total.facts += Counter({Fact.ASSUMED.of(sentence): 1 for sentence in self._assumptions})
+        total.facts += Counter({Fact.ASSUMED.of(code): 1 for code in self._assumptions})
         total.dropped += self.dropped
         total.events += self.events
         return total

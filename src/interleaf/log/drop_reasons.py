@@ -1,4 +1,4 @@
-"""Codes for why a row of a log is dropped and for what became of each event, with their texts.
+"""Codes for why a row of a log is dropped and for what became of each event, and the texts of all codes of a log.
 
 Counts have a code as their key, or `code:detail` if the text has a placeholder for a detail: `wrong_value:teams`.
 """
@@ -95,7 +95,7 @@ class EventFate(Code):
     FOLDED = "folded", "arrived after folding"
 
 
-_TEXTS = {str(code): code.text for codes in (DropReason, EventFate) for code in codes}
+_TEXTS = {str(code): code.text for codes in (DropReason, EventFate, schema.Assumption) for code in codes}
 
 
 def text_of(key: str) -> str:
