@@ -22,15 +22,16 @@ from interleaf.experiment.settings import SETTINGS
 from interleaf.importers.two_tables.column_names import EVENTS, IMPRESSIONS, NAMES
 from interleaf.importers.two_tables.remedies import REMEDIES
 from interleaf.log import schema
-from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.metrics.guardrail_metrics import MEANINGS
 from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
 from interleaf.proxy.config import SECTIONS, RankerSection
 from interleaf.proxy.config_file import LOG_SETTINGS
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
-from interleaf.report.model import GuardrailCode, VerdictCode
+from interleaf.report.model import GuardrailCode, UndecidedCode, VerdictCode
 from interleaf.stable_codes import Code
+from interleaf.stats.lift import NoLift
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = re.compile(r"^<!-- \$ interleaf (.+) -->$", re.MULTILINE)
@@ -96,7 +97,9 @@ def _names(table: str) -> str:
 
 
 def _codes(codes: Iterable[Code]) -> str:
-    return "\n".join(["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text} |" for code in codes)])
+    return "\n".join(
+        ["| code | meaning |", "| --- | --- |", *(f"| `{code}` | {code.text.format('…')} |" for code in codes)]
+    )
 
 
 def _proxy_keys() -> str:
@@ -123,7 +126,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "benchmarks": _benchmarks,
     "checks": _checks,
     "verdicts": lambda: _codes(VerdictCode),
+    "undecided codes": lambda: _codes(UndecidedCode),
     "guardrails": lambda: _meanings("metric", MEANINGS),
+    "lift codes": lambda: _codes(NoLift),
     "guardrail codes": lambda: _codes(GuardrailCode),
     "bypass codes": lambda: _codes(BypassCode),
     "failure codes": lambda: _codes(FailureCode),
@@ -135,6 +140,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "names of impressions": lambda: _names(IMPRESSIONS),
     "names of events": lambda: _names(EVENTS),
     "remedies of two tables": lambda: _meanings("code", REMEDIES, "what to do"),
-    "event statuses": lambda: "\n".join(f"- `{status}`: {status.text}" for status in EventStatus),
+    "event fates": lambda: "\n".join(f"- `{fate}`: {fate.text}" for fate in EventFate),
     "reasons": lambda: "\n".join(f"- `{reason}`: {reason.text.format('…')}" for reason in DropReason),
 }

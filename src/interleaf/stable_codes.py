@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
+
+
+class Note(NamedTuple):
+    """A note for people, and its stable code for programs."""
+
+    code: str
+    text: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"code": str(self.code), "text": self.text}
 
 
 class Code(StrEnum):
@@ -28,6 +38,10 @@ class Code(StrEnum):
     def of(self, detail: object) -> str:
         """The key of a count with a detail, such as `wrong_value:teams`."""
         return f"{self}:{detail}"
+
+    def note(self, *values: object) -> Note:
+        """A note with this code and text, in which the values replace the placeholders."""
+        return Note(self, self.text.format(*values))
 
     def details(self, counts: Mapping[str, int]) -> dict[str, int]:
         """The counts that have this code, by their details."""

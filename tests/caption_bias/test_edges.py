@@ -11,6 +11,7 @@ import pytest
 
 from interleaf import cli
 from interleaf.caption_bias import CaptionModel, caption, make_caption
+from interleaf.caption_bias.diagnosis_report import CaptionNote
 from interleaf.errors import DataError
 from interleaf.log import write_batches
 from tests.oracles.captions import captioned_rows
@@ -66,8 +67,8 @@ def test_one_page_is_answered_without_a_number_that_is_none(judged: bool, tmp_pa
     page = page if judged else page | {"grades": None}
     assert ask([page], tmp_path, "--held-out", "0", "--format", "json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["verdicts"][0]["kind"] == "cannot be told"
-    assert any(note.startswith("No unit is held out") for note in said["notes"])
+    assert said["verdicts"][0]["kind"] == "unknown"
+    assert CaptionNote.NONE_HELD_OUT in [note["code"] for note in said["notes"]]
     assert ask([page], tmp_path, "--held-out", "0") == 0
     assert "held-out results" not in capsys.readouterr().out
 
@@ -152,10 +153,9 @@ def test_a_model_that_was_kept_is_taken() -> None:
 
 def test_few_judgments_are_told() -> None:
     rows = [row if number % 10 == 0 else row | {"grades": None} for number, row in enumerate(ROWS)]
-    told = [note for note in caption(table_of(rows)).notes if "judged" in note]
-    assert len(told) == 1
-    assert told[0].startswith("Only 10% of the results are judged.")
-    assert not any("judged" in note for note in caption(table_of(ROWS)).notes)
+    (told,) = [note for note in caption(table_of(rows)).notes if note.code == CaptionNote.FEW_JUDGED]
+    assert told.text.startswith("Only 10% of the results are judged.")
+    assert not {note.code for note in caption(table_of(ROWS)).notes} & {CaptionNote.FEW_JUDGED, CaptionNote.NOT_JUDGED}
 
 
 def test_a_log_without_owners_says_that_it_has_none() -> None:

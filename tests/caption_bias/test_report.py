@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from interleaf.caption_bias import CaptionFeature, CaptionModel, CaptionReport, caption, make_caption
+from interleaf.caption_bias.diagnosis_report import CaptionCode, CaptionNote
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, FeatureWeight
 from interleaf.caption_bias.shown_results import SEGMENTS
 from interleaf.cli.log_commands import caption_options, run_caption
@@ -20,6 +21,7 @@ from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
 from interleaf.kernels import buckets
 from interleaf.log import write_batches
+from interleaf.stats.compare import NoError
 from tests.oracles.captions import captioned_rows, plain_weights
 from tests.support.log_rows import made_row, table_of
 
@@ -198,7 +200,7 @@ def test_without_judgments_there_are_no_grades_and_the_report_says_what_that_cos
     assert not blind.model.is_judged
     assert blind.model.grades == {"unjudged": 0.0}
     assert (blind.judged, blind.unjudged_perplexities, blind.preferences[0].none) == (0, (), 0)
-    assert any(note.startswith("No result is judged") for note in blind.notes)
+    assert CaptionNote.NOT_JUDGED in [note.code for note in blind.notes]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -225,8 +227,8 @@ def test_logs_that_teach_nothing_get_an_answer_or_a_reason() -> None:
     with pytest.raises(DataError, match="clicks cannot be learned from"):
         caption(table_of(quiet))
     alone = caption(table_of([row | {"unit": "one"} for row in ROWS[:60]]), held_out=0)
-    assert alone.verdicts[0].kind == "cannot be told"
-    assert "one bucket" in alone.verdicts[0].sentence
+    assert alone.verdicts[0].kind == CaptionCode.UNKNOWN
+    assert alone.rescored[0].plain.code == NoError.ONE_BUCKET
     json.dumps(alone.to_dict(), allow_nan=False)
     same = make_caption("Old maps", "maps.org", "Old maps of the world")
     plain = caption(table_of([row | {"captions": [same] * len(row["documents"])} for row in ROWS]))
@@ -234,7 +236,7 @@ def test_logs_that_teach_nothing_get_an_answer_or_a_reason() -> None:
     assert set(plain.model.dropped.values()) <= {"no result has it", "all results have it"}
     assert plain.rescored[0].weighted[ODDS].value == plain.rescored[0].plain.value
     assert plain.verdicts[0].is_clean
-    assert any(note.startswith("No feature of captions") for note in plain.notes)
+    assert CaptionNote.NO_WEIGHTS in [note.code for note in plain.notes]
 
 
 def test_logs_without_queries_are_diagnosed_all_the_same() -> None:

@@ -15,8 +15,10 @@ from interleaf import DataError, SchemeError, analyze
 from interleaf.cli.log_commands import learn_options, run_learn
 from interleaf.click_value import FEATURES, ClickFeature, LearnedCredit, TrainingSums, gather, learn
 from interleaf.click_value.click_features import PUBLISHED
+from interleaf.click_value.credit_fitting import LearningNote
+from interleaf.report.codes import NoteCode
 from interleaf.simulate import People, World, synthetic
-from tests.support.log_rows import made_row, made_rows, table_of
+from tests.support.log_rows import made_row, made_rows, notes_of, table_of
 
 DATA = synthetic(queries=60, seed=1)
 
@@ -121,8 +123,9 @@ def test_an_undecided_experiment_is_left_out_of_learning_but_not_of_the_check(tr
     lesson = learn(training + gather(even))
     check(lesson)
     assert "even" not in {trained.experiment for trained in lesson.credit.trained_on}
-    (reason,) = [reason for name, reason in lesson.left_out.items() if "'even'" in name]
-    assert reason.startswith("undecided by equal credit")
+    (left_out,) = lesson.left_out
+    assert left_out.code == LearningNote.UNDECIDED
+    assert left_out.text.startswith("experiment 'even', version 1: undecided by equal credit (p = ")
     assert "even" in {one.experiment for one in lesson.held_out}
     with pytest.raises(DataError, match=r"nothing to learn from: experiment 'even'.* undecided"):
         learn(even)
@@ -248,8 +251,8 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     report = analyze("fr-a.parquet", credit="credit.json")
     assert report.scheme.startswith("learned ")
     assert report.scheme.endswith(" on normalized")
-    assert "learned_credit" in report.note_codes
-    assert any("had no part in that" in note for note in report.notes)
+    (note,) = notes_of(report, NoteCode.LEARNED_CREDIT)
+    assert "had no part in that" in note
     assert report.comparisons[0].estimate == pytest.approx(
         analyze("fr-a.parquet", credit=LearnedCredit.load("credit.json")).comparisons[0].estimate
     )

@@ -12,9 +12,10 @@ import pytest
 from interleaf import DataError, MethodError, RankingError, interleave
 from interleaf.cli.log_commands import reuse_options, run_reuse
 from interleaf.counterfactual import estimators as robust_module, reuse
+from interleaf.counterfactual.reuse_result import ReuseWarning
 from interleaf.simulate import People, World, synthetic
 from tests.support.log_rows import Row, table_of
-from tests.support.reuse_logs import NEW, clean, of, old_log, old_row
+from tests.support.reuse_logs import NEW, clean, of, old_log, old_row, warned
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +37,9 @@ def test_weights_of_ten_to_the_seventeen_and_more_are_told_and_warned_of() -> No
     weights = found.weights["PI+IS+MA"]
     assert weights.largest > 1e17
     assert weights.effective == pytest.approx(1)
-    assert any("a handful of impressions" in warning for warning in found.warnings)
-    assert any("has 100 % of all weight" in warning for warning in found.warnings)
+    (few,) = warned(found, ReuseWarning.FEW_IMPRESSIONS)
+    assert few.startswith("Weighted estimates rest on a handful of impressions: 30 count as 1.0, so do not use them")
+    assert warned(found, ReuseWarning.ONE_IMPRESSION) == ["One impression has 100 % of all weight."]
     clean(found)
 
 

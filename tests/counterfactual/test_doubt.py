@@ -10,8 +10,9 @@ from interleaf import DataError
 from interleaf.cli.log_commands import reuse_options
 from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.counterfactual.old_log import BROKEN, NO_LOGARITHM
+from interleaf.counterfactual.reuse_result import ReuseWarning
 from tests.support.log_rows import Row, table_of
-from tests.support.reuse_logs import NEW, clean, of, old_log, old_row
+from tests.support.reuse_logs import NEW, clean, of, old_log, old_row, warned
 
 CHANGED = {"A": ("e", "d", "c", "b", "a"), "B": ("b", "c", "a", "e", "d")}
 
@@ -84,17 +85,16 @@ def test_a_ranker_that_differs_between_versions_is_not_guessed() -> None:
 def test_a_ranker_that_changed_within_a_version_is_told() -> None:
     found = reuse(table_of(changed_log(version=1)), {"A": None, "B": None})
     told = "The rankings of A changed within the log for 1 of 1 queries; the first ranking of each is used."
-    assert [warning for warning in found.warnings if "changed" in warning] == [told]
+    assert warned(found, ReuseWarning.RANKINGS_CHANGED) == [told]
 
 
 def test_an_answer_from_a_small_share_of_the_log_says_so() -> None:
     rows = [*old_log(20), *[old_row(number, query="other") for number in range(20, 60)]]
     found = reuse(table_of(rows), NEW)
-    assert found.warnings[0].startswith(
-        "This result rests on 20 of 60 impressions. The other impressions are of queries"
-    )
+    (told,) = warned(found, ReuseWarning.MANY_NOT_RANKED)
+    assert told.startswith("This result rests on 20 of 60 impressions. ")
     assert "From 20 old impressions (20 by probabilistic)" in str(found)
-    assert not any("This result rests on" in warning for warning in reuse(table_of(rows[:30]), NEW).warnings)
+    assert not warned(reuse(table_of(rows[:30]), NEW), ReuseWarning.MANY_NOT_RANKED)
 
 
 def test_documents_that_the_log_never_shows_get_no_answer() -> None:
@@ -104,7 +104,8 @@ def test_documents_that_the_log_never_shows_get_no_answer() -> None:
     assert found.answer == [
         "Nothing can be said of x and y: the log shows none of the documents that the new rankers would."
     ]
-    assert not any("click model" in warning for warning in found.warnings)
+    assert not warned(found, ReuseWarning.SPARSE_QUERIES)
+    assert not any("click model" in warning.text for warning in found.warnings)
     clean(found)
 
 
@@ -115,7 +116,7 @@ def test_a_sparse_log_is_not_given_confidence() -> None:
     sparse, dense = reuse(table_of(rows), queries), reuse(table_of(old_log(40)), NEW)
     assert "for random error alone: the log has too little data" in sparse.answer[0]
     assert "with 95 % confidence" not in sparse.answer[0]
-    assert "2.0 impressions per query are few to fit a click model to." in sparse.warnings
+    assert warned(sparse, ReuseWarning.SPARSE_QUERIES) == ["2.0 impressions per query are few to fit a click model to."]
     assert "with 95 % confidence, by PI+DR." in dense.answer[0]
     assert not dense.doubt
 

@@ -7,9 +7,11 @@ import pytest
 
 from interleaf import analyze
 from interleaf.counterfactual import estimators as robust_module, reuse
+from interleaf.counterfactual.estimators import NoEstimate
+from interleaf.counterfactual.reuse_result import ReuseWarning
 from interleaf.decode.attributes import Exclusion
 from tests.support.log_rows import table_of
-from tests.support.reuse_logs import NEW, clean, of, old_log, old_row
+from tests.support.reuse_logs import NEW, clean, of, old_log, old_row, warned
 
 
 @pytest.fixture(autouse=True)
@@ -88,19 +90,21 @@ def test_lists_that_new_rankers_could_not_show_say_nothing() -> None:
     found = reuse(table_of(old_log()), strangers)
     for name in ("PI+MA", "PI+IS+MA", "PI+IS+MA, self-normalised", "PI+IS+MA, clipped"):
         assert of(found, name).value is None
-        assert of(found, name).reason == "no old list is one that the new rankers could show"
+        assert of(found, name).code == NoEstimate.NO_LIST
     assert found.known == 0
-    assert any("as 0.0 equally" in warning for warning in found.warnings)
-    assert any("100 % of the places" in warning for warning in found.warnings)
+    (few,) = warned(found, ReuseWarning.FEW_IMPRESSIONS)
+    assert "as 0.0 equally" in few
+    (unseen,) = warned(found, ReuseWarning.UNSEEN_DOCUMENTS)
+    assert unseen.startswith("100 % of the places")
     clean(found)
     drafted = reuse(table_of(old_log(method="team_draft")), strangers)
-    assert {one.reason for one in drafted.estimates} == {of(found, "PI+MA").reason}
+    assert {one.code for one in drafted.estimates} == {NoEstimate.NO_LIST}
     clean(drafted)
 
 
 def test_a_normalized_scheme_has_no_model() -> None:
     found = reuse(table_of(old_log()), NEW, scheme="normalized")
-    assert "not for normalized" in of(found, "PI+DR").reason
+    assert of(found, "PI+DR").code == NoEstimate.OTHER_SCHEME
     assert found.answers[0].estimator == "PI+IS+MA"
     clean(found)
 
@@ -157,6 +161,6 @@ def test_no_clicks_give_no_preference_and_no_model() -> None:
     found = reuse(table_of([row | {"events": []} for row in old_log()]), NEW)
     assert of(found, "PI+MA").value == 0
     assert of(found, "PI+DR").value is None
-    assert "no click" in of(found, "PI+DR").reason
-    assert any("Only 0 impressions" in warning for warning in found.warnings)
+    assert of(found, "PI+DR").code == NoEstimate.NO_CLICK
+    assert warned(found, ReuseWarning.FEW_EVENTS) == ["Only 0 impressions have an event."]
     clean(found)

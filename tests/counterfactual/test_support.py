@@ -8,9 +8,10 @@ from scipy.stats import binom
 from interleaf import interleave
 from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.counterfactual.estimators import WeightedSums, bound_estimates
+from interleaf.counterfactual.reuse_result import ReuseWarning
 from interleaf.stats import compare
 from tests.support.log_rows import START, Row, made_event, table_of
-from tests.support.reuse_logs import clean, of
+from tests.support.reuse_logs import clean, of, warned
 from tests.support.reuse_queries import Part, World, answered, coins, readers, truth_of
 
 RUNS = 100
@@ -122,7 +123,8 @@ def test_a_log_of_drafts_is_read_with_what_it_could_not_show() -> None:
     assert one.interval[0] < -0.195 < one.interval[1]
     assert found.supported == pytest.approx(0.55, abs=0.05)
     assert found.answer[0].startswith("This log does not show which of A and new people would prefer")
-    assert any("could have shown about 5" in warning for warning in found.warnings)
+    (told,) = warned(found, ReuseWarning.PARTLY_SUPPORTED)
+    assert told.startswith("The log could have shown about 5")
     assert of(found, "TD+IS, self-normalised").interval is None
     assert isinstance(found.plans["A", "new"], str)
     data = clean(found)

@@ -12,10 +12,12 @@ from interleaf.counterfactual import estimators as robust_module
 from interleaf.counterfactual.click_model import STATES, ClickModels, RankedLists, add_slack
 from interleaf.counterfactual.estimators import widen
 from interleaf.counterfactual.list_outcomes import scorer_of
+from interleaf.counterfactual.reuse_result import ReuseWarning
 from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate
 from tests.oracles import probabilistic as oracle
 from tests.oracles.forms import Ranking, Rankings
+from tests.support.reuse_logs import warned
 from tests.support.reuse_queries import Part, World, answered, coins, readers, truth_of
 from tests.support.reuse_worlds import rankings_of, seen
 
@@ -69,7 +71,7 @@ def test_the_interval_allows_for_documents_that_the_log_never_shows(name: str, m
         (one,) = found.answers
         assert one.interval is not None
         assert not found.doubt
-        assert any("hold documents that the log never shows" in warning for warning in found.warnings)
+        assert warned(found, ReuseWarning.UNSEEN_DOCUMENTS)
         counts["held"] += one.interval[0] <= truth <= one.interval[1]
         counts["wrong"] += one.winner(0.95) == ("second" if truth > 0 else "first")
     assert counts["held"] >= binom.ppf(0.001, RUNS, 0.95)

@@ -13,7 +13,7 @@ from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoded, Decoding
 from interleaf.decode.attributes import Exclusion
 from interleaf.kernels import buckets
-from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
+from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from tests.oracles.logs import Rules, counted_events, fates_of
 from tests.support.log_rows import Row, loose_table_of, made_event, made_row, made_rows, table_of
 
@@ -79,7 +79,7 @@ def test_an_event_at_the_very_time_of_its_list_counts_and_one_before_does_not() 
     row["events"] = [made_event(1, row["time"], 0), made_event(2, row["time"] - timedelta(microseconds=1), 0)]
     found = one_part(loose_table_of([row]), Counting())
     assert np.flatnonzero(found.clicked[0]).tolist() == [0]
-    assert found.events == {EventStatus.COUNTED: 1, EventStatus.EARLY: 1}
+    assert found.events == {EventFate.COUNTED: 1, EventFate.EARLY: 1}
     assert found.clicks.first.tolist() == [0]
 
 
@@ -278,7 +278,7 @@ def test_every_reason_has_been_provoked() -> None:
 
 
 def test_codes_are_different_and_a_key_with_a_detail_has_a_text() -> None:
-    codes = [str(code) for codes in (DropReason, EventStatus) for code in codes]
+    codes = [str(code) for codes in (DropReason, EventFate) for code in codes]
     assert len(set(codes)) == len(codes)
     assert text_of("excluded:device = {phone}: a") == "excluded: device = {phone}: a"
     assert text_of("no such code: text") == "no such code: text"

@@ -13,7 +13,7 @@ import pytest
 
 from interleaf import analyze, interleave
 from interleaf.errors import DataError
-from interleaf.importers.protocol import MAY_BE_UNMIXED, ImportNote, ImportOptions, ImportResult
+from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
 from interleaf.importers.solr_opensearch import import_opensearch, import_solr
 from interleaf.importers.ubi import import_ubi
 from interleaf.log.drop_reasons import DropReason
@@ -52,8 +52,8 @@ def remedied(found: ImportResult, reason: str, count: int) -> bool:
     """The reason was met so often, and a note says so, with what to do."""
     known = next(one for one in (*ImportNote, *DropReason) if one == reason)
     begin = f"{count:,} × {known.text}"
-    notes = [note for note in found.notes() if note.startswith((f"{begin}:", f"{begin} ("))]
-    return found.counts[reason] == count and len(notes) == 1 and known.remedy in notes[0]
+    notes = [note.text for note in found.notes() if note.code == reason]
+    return found.counts[reason] == count and len(notes) == 1 and notes[0].startswith(begin) and known.remedy in notes[0]
 
 
 def test_a_plain_record_becomes_an_impression_with_its_event(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_lucene_numbers_as_hits_are_a_low_join_rate_told_first_and_ordinals_are_
     records = [query(f"q-{n}", ["17", "18", "19"]) for n in range(9)] + [event("sku-1", 3, f"q-{n}") for n in range(9)]
     found, rows = imported(tmp_path, *records)
     assert found.join_rate == 0
-    assert "LOW" in found.notes()[0]
-    assert "object_id_field" in found.notes()[0]
+    assert found.notes()[0].code == ImportNote.JOIN_RATE
+    assert found.notes()[0].text.startswith("0.0% of events with an object_id have it among their query's hits: LOW.")
     assert found.ordinals == {"shop": 1}  # 3 of 3 hits: they cannot start at 0
     assert remedied(found, "placed_by_ordinal", 9)
     assert [ranks(row) for row in rows] == [[3]] * 9
@@ -264,7 +264,7 @@ def test_where_nobody_is_known_there_is_no_unit_and_that_is_told(tmp_path: Path,
     found, rows = imported(tmp_path, query(client_id=None), query("q-2", client_id=""), unit=unit)
     assert (found.unit, [row["unit"] for row in rows]) == (None, [None, None])
     assert remedied(found, "unknown_unit", 2)
-    assert not any("the unit is" in note for note in found.notes())
+    assert ImportNote.UNIT not in [note.code for note in found.notes()]
 
 
 def test_the_convention_of_the_chorus_shop_gives_teams(tmp_path: Path) -> None:
@@ -273,7 +273,8 @@ def test_the_convention_of_the_chorus_shop_gives_teams(tmp_path: Path) -> None:
     assert (first["rankers"], first["teams"], ranks(first)) == (["config-a", "config-b"], [0, 1, -1], [2])
     assert (first["method"], first["ranks"], second["teams"]) == ("team_draft", None, [-1])
     assert first["events"][0]["time"].isoformat() == "2026-11-15T12:00:07+00:00"
-    assert any("without ranks" in note for note in found.notes())
+    assert found.without_ranks
+    assert ImportNote.WITHOUT_RANKS in [note.code for note in found.notes()]
     report = analyze(tmp_path / "log.parquet")
     assert (report.totals.impressions, report.totals.events) == (2, {"counted": 1})
 
@@ -295,8 +296,9 @@ def test_lists_whose_owners_only_clicks_tell_are_counted_and_not_checked_for_fai
     found, _ = imported(tmp_path, *records)
     (fair,) = [check for check in analyze(tmp_path / "log.parquet").health if check.code == "fair_lists"]
     assert fair.status == ("ok" if is_shown else "warning")
-    assert is_shown or remedied(found, "unknown_owner", 200)
-    assert (MAY_BE_UNMIXED in found.notes()) is not is_shown
+    assert is_shown or remedied(found, "owner_missing", 200)
+    assert found.may_be_unmixed is not is_shown
+    assert (ImportNote.MAY_BE_UNMIXED in [note.code for note in found.notes()]) is not is_shown
 
 
 @pytest.mark.parametrize("names", ["A", "AB"])
@@ -314,7 +316,7 @@ def test_lists_of_one_configuration_each_are_arms_and_not_interleaved(tmp_path: 
     assert {tuple(row["rankers"]) for row in rows} == {tuple(names)}
     assert remedied(found, "one_configuration", len(told))
     assert is_told or remedied(found, "unknown_configuration", 1)
-    assert not any("teams" in note for note in found.notes())
+    assert not found.without_ranks
     report = analyze(tmp_path / "log.parquet")
     assert ([arm.name for arm in report.arms], report.comparisons) == (list(names), ())
 

@@ -17,8 +17,9 @@ from interleaf import DataError, analyze, log, tally_log
 from interleaf.cli import main
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason
+from interleaf.report.codes import NoteCode
 from interleaf.tally import Fact
-from tests.support.log_rows import Row, loose_table_of, made_rows, table_of
+from tests.support.log_rows import Row, loose_table_of, made_rows, notes_of, table_of
 from tests.tally.test_tally import check_same
 
 pandas = pytest.importorskip("pandas", reason="comes with the extra integration")
@@ -59,8 +60,8 @@ def test_a_data_frame_from_a_notebook_is_read_and_what_is_assumed_is_in_the_repo
     assert list(reading.assumptions) == NOTES
     report = analyze(frame)
     assert report.totals.impressions == 40
-    assert [note for note in report.notes if "read as" in note] == [
-        f"{note[0].upper()}{note[1:]}." for note in sorted(NOTES)
+    assert notes_of(report, NoteCode.READ_AS) == [
+        f"{text[0].upper()}{text[1:]}." for text in sorted(code.text for code in NOTES)
     ]
 
 
@@ -133,7 +134,7 @@ def test_csv_is_read_with_events_in_cells_or_in_a_file_of_their_own(
     assert log.convert(tmp_path / "log.csv.gz", tmp_path / "log.parquet").rows == 40
     check_same(bare(tally_log(tmp_path / "log.parquet")), expected())
     assert main(["analyze", str(path)]) == 0
-    note = schema.NO_EXPERIMENT
+    note = schema.NO_EXPERIMENT.text
     assert f"{note[0].upper()}{note[1:]}." in capsys.readouterr().out
 
 

@@ -58,11 +58,11 @@ def fates_of(row: Row, rules: Rules = PLAIN) -> list[str]:
         if min(copies)[-1] != number:
             fates.append("repeated")
         elif delay < timedelta(0):
-            fates.append("before_impression")
+            fates.append("early")
         elif event["kind"] not in rules.events:
             fates.append("other_kind")
         elif rules.window is not None and delay > timedelta(seconds=rules.window):
-            fates.append("past_window")
+            fates.append("late")
         elif rules.dwell is not None and (dwell is None or not dwell >= rules.dwell):
             fates.append("short_dwell")
         else:

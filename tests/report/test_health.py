@@ -11,9 +11,10 @@ import pytest
 from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError
+from interleaf.log.drop_reasons import EventFate
 from interleaf.report.codes import CheckCode
 from interleaf.report.health import CHECKS
-from interleaf.report.model import DRAWN_OWNERS, Check, Comparison, Totals
+from interleaf.report.model import DRAWN_OWNERS, Check, Comparison, Totals, UndecidedCode
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings
 from interleaf.report.verdict import verdict
@@ -234,11 +235,11 @@ def test_a_difference_to_the_holdout_is_told_with_its_cause_and_not_where_its_pe
 
 def test_latency_is_a_quantile_of_each_ranker() -> None:
     rows = [row | {"latency": [10 + number % 100, 200.0]} for number, row in enumerate(many_rows())]
-    checks = {check.name: check.figure for check in analyze(table_of(rows)).health}
-    middle, slow = (float(word) for word in checks["Latency of A"].split() if word.isdecimal() and word != "95")
+    first, second = (check.figure for check in analyze(table_of(rows)).health if check.code == "latency")
+    middle, slow = (float(word) for word in first.split() if word.isdecimal() and word != "95")
     assert middle == pytest.approx(59.5, rel=0.1)
     assert slow == pytest.approx(104.5, rel=0.1)
-    assert checks["Latency of B"].startswith("median 20")
+    assert second.startswith("median 20")
 
 
 @pytest.mark.parametrize("odd", [[math.inf, 5.0], [5.0, math.inf], [math.nan, 5.0], [-1.0, 5.0], [5.0], None])
@@ -264,10 +265,13 @@ def test_a_verdict_says_who_wins_and_how_sure_one_may_be() -> None:
     assert (found.winner, found.trusted) == ("A", True)
     assert "100 lists" in found.sentence
     assert "60 favoured A, 40 B and 0 neither" in found.sentence
-    assert verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], ReportSettings()).winner is None
+    open_yet = verdict([replace(ONE, interval=(-0.01, 0.4), units=30)], [], ReportSettings())
+    assert (open_yet.winner, open_yet.undecided_because) == (None, UndecidedCode.NOT_SHOWN)
     assert verdict([replace(ONE, interval=(-0.4, -0.1), estimate=-0.2)], [], ReportSettings()).winner == "B"
-    assert "There are no clicks" in verdict([Comparison("A", "B")], [], ReportSettings()).sentence
-    assert "no interleaved lists" in verdict([], [], ReportSettings()).sentence
+    assert verdict([Comparison("A", "B")], [], ReportSettings()).undecided_because == UndecidedCode.NO_EVENTS
+    assert verdict([], [], ReportSettings()).undecided_because == UndecidedCode.NO_LISTS
+    assert verdict([replace(ONE, interval=None)], [], ReportSettings()).undecided_because == UndecidedCode.TOO_EARLY
+    assert found.undecided_because == ""
 
 
 def test_the_next_step_differs_when_clicks_came_and_did_not_count() -> None:
@@ -275,7 +279,7 @@ def test_the_next_step_differs_when_clicks_came_and_did_not_count() -> None:
     nothing = Totals(100, 0, 50, True, None, None)
     assert waits in verdict(without_clicks, [], ReportSettings(), nothing).next_step
     assert waits in verdict([], [], ReportSettings(), replace(nothing, events={"unmatched": 7})).next_step
-    for status in ("unmatched", "counted", "other_kind", "past_window", "unplaced"):
+    for status in ("unmatched", "counted", "other_kind", "late", "unplaced"):
         step = verdict(without_clicks, [], ReportSettings(), replace(nothing, events={status: 7})).next_step
         assert waits not in step
         assert "the report counts their kind and time" in step
@@ -319,7 +323,7 @@ def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
     even = verdict([replace(owned, losses=0, ties=40)], [], ReportSettings()).sentence
     assert even.startswith("All 40 lists with a preference favour B, ")
     three = [replace(found, second="B"), replace(ONE, second="C"), replace(ONE, first="B", second="C")]
-    assert "1 of them is too uniform" in verdict(three, [], ReportSettings()).sentence
+    assert verdict(three, [], ReportSettings()).undecided_because == UndecidedCode.TOO_UNIFORM
 
 
 def test_planned_looks_decide_instead_of_anytime_intervals() -> None:
@@ -365,23 +369,23 @@ def with_events(rows: Iterable[Row], change: Callable[[Row], Row]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "sentence", "figure"),
+    ("change", "options", "fate"),
     [
-        (dict, {"events": "purchase"}, "of another kind", "of another kind"),
-        (lambda event: event | {"dwell": 1.0}, {"dwell": 30}, "dwell too short", "dwell too short"),
-        (dict, {"window": 1}, "past the window", "past the window"),
-        (lambda event: event | {"time": event["time"] - timedelta(days=1)}, {}, "before its", "before its impression"),
+        (dict, {"events": "purchase"}, EventFate.OTHER_KIND),
+        (lambda event: event | {"dwell": 1.0}, {"dwell": 30}, EventFate.SHORT_DWELL),
+        (dict, {"window": 1}, EventFate.LATE),
+        (lambda event: event | {"time": event["time"] - timedelta(days=1)}, {}, EventFate.EARLY),
     ],
 )
 def test_events_that_came_and_do_not_count_fail_a_check_and_the_verdict_says_so(
-    change: Callable[[Row], Row], options: dict[str, Any], sentence: str, figure: str
+    change: Callable[[Row], Row], options: dict[str, Any], fate: EventFate
 ) -> None:
     report = analyze(with_events(many_rows(), change), **options)
     (check,) = [check for check in report.health if check.code == "events_counted"]
     assert (check.status, report.verdict.trusted) == ("failed", False)
-    assert figure in check.figure
-    assert sentence in report.verdict.sentence
-    assert "There are no clicks" not in report.verdict.sentence
+    assert set(report.totals.events) == {fate}
+    assert f"{report.totals.events[fate]:,} {fate.text}" in check.figure
+    assert report.verdict.undecided_because == UndecidedCode.EVENTS_NOT_COUNTED
 
 
 def test_clicks_on_other_arms_only_are_not_called_nobody() -> None:
@@ -389,13 +393,13 @@ def test_clicks_on_other_arms_only_are_not_called_nobody() -> None:
     rows = [row | ({"events": []} if row["arm"] == "interleaved" else {}) for row in rows]
     report = analyze(table_of(rows))
     assert status_of(report, "events_counted") == "failed"
-    assert "are on other arms" in report.verdict.sentence
+    assert report.verdict.undecided_because == UndecidedCode.EVENTS_ELSEWHERE
 
 
 def test_an_experiment_that_has_just_begun_fails_no_check_for_want_of_events() -> None:
     young = analyze(table_of([row | {"events": []} for row in many_rows(99)]))
     assert "events_counted" not in [check.code for check in young.health]
-    assert "There are no clicks yet" in young.verdict.sentence
+    assert young.verdict.undecided_because == UndecidedCode.NO_EVENTS
     assert status_of(analyze(table_of([row | {"events": []} for row in many_rows(100)])), "events_counted") == "failed"
 
 

@@ -12,9 +12,10 @@ from interleaf.analysis.analyze import analyze
 from interleaf.cli import main
 from interleaf.decode.attributes import Exclusion
 from interleaf.execution.collector import MAX_OTHERS
+from interleaf.report.codes import NoteCode
 from interleaf.report.model import Check
 from interleaf.report.report import Report
-from tests.support.log_rows import Row, made_rows, table_of
+from tests.support.log_rows import Row, made_rows, notes_of, table_of
 
 NAMES = {"rankers": ["r0", "r1"]}
 
@@ -54,7 +55,8 @@ def test_rows_left_out_warn_and_then_fail(cause: str) -> None:
         assert (check.status, bool(check.remedy)) == (status, status != "ok")
         assert check.figure.startswith(f"{number} of 200 rows ({share:.2%}) are left out: {which}: {number}")
         assert report.verdict.trusted == (status != "failed")
-        assert any(f"{which}, left out: {number}." in note for note in report.notes)
+        (note,) = notes_of(report, NoteCode.ROWS_LEFT_OUT)
+        assert note.endswith(f"{which}, left out: {number}.")
 
 
 def test_a_version_that_ended_before_the_next_one_warns_and_does_not_fail() -> None:
@@ -106,4 +108,4 @@ def test_many_causes_are_counted_and_the_largest_are_named() -> None:
     check = find_check(report, "rows_other_rankers")
     assert check.figure.startswith("40 of 200 rows (20.00%) are left out: others: 30, ('candidate ")
     assert check.figure.endswith(", ...")
-    assert len([note for note in report.notes if "left out" in note]) == MAX_OTHERS + 1
+    assert len(notes_of(report, NoteCode.ROWS_LEFT_OUT)) == MAX_OTHERS + 1

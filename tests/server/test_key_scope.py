@@ -12,11 +12,12 @@ import pytest
 
 from interleaf.cli import main
 from interleaf.errors import DataError, StateError
+from interleaf.log.drop_reasons import EventFate
 from interleaf.server.auth import USE_STEP
 from interleaf.server.dashboard.routes import PAGE_ROUTES
 from interleaf.server.openapi import CALLS, PUBLIC
 from interleaf.store import open_store
-from interleaf.store.records import Event, EventFate
+from interleaf.store.records import Event
 from interleaf.store.sql import SqlStore
 from tests.support.dashboards import NEW_ID, TOKEN, Visitor
 from tests.support.services import MINUTE, RANKINGS, SHOES, START, Live, live

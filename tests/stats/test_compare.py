@@ -16,9 +16,9 @@ from interleaf.stats import compare
 from interleaf.stats.compare import (
     ALIKE,
     EMPTY,
-    FEW,
     ONE_BUCKET,
     Estimate,
+    NoError,
     deviate,
     difference,
     estimate,
@@ -130,7 +130,7 @@ def test_the_other_way_round_only_the_sign_changes(buckets: list[tuple[int, int]
         ([1, 2, 3], [1, 2, 3], 1.0, ALIKE),
         ([0.1, 0.2, 0.7], [1, 2, 7], 0.1, ALIKE),  # not exactly so in floats
         ([1e-17, -1e-17, 0], [1, 2, 3], 0.0, ALIKE),  # identical rankers under softmax
-        ([1000, 0], [10_000, 1], 1000 / 10_001, FEW),
+        ([1000, 0], [10_000, 1], 1000 / 10_001, NoError.FEW.text),
     ],
 )
 def test_what_cannot_be_estimated_is_none_with_the_reason(

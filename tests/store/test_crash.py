@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store import open_store
-from interleaf.store.records import Event, EventFate, StoredImpression
+from interleaf.store.records import Event, StoredImpression
 from tests.support.stand_in import until
 from tests.support.stores import KINDS, SECOND, START, address_of, check_sums, exported, impression, running
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store import attribution
 from interleaf.store.impression_rows import Writing
-from interleaf.store.records import Event, EventFate
+from interleaf.store.records import Event
 from interleaf.store.sql import SqlStore
 from tests.support.stores import HOUR, SECOND, START, address, check_sums, click, impression, running, store
 

@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from benchmarks.experiments import _fill
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
+from interleaf.log.drop_reasons import EventFate
 from interleaf.server.dashboard.experiment_list import PAGE
 from interleaf.store import deletion, experiments, open_store
 from interleaf.store.experiments import index_experiments
-from interleaf.store.records import Event, EventFate, Search, VersionCounts
+from interleaf.store.records import Event, Search, VersionCounts
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
 from tests.support.dashboards import Elements, Visitor

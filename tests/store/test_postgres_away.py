@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from interleaf.errors import DataError, StoreError
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store import open_store, postgres
-from interleaf.store.records import EventFate
 from interleaf.store.sql import SqlStore
 from tests.server.test_serve import ask, serving
 from tests.support.services import RANKINGS, SHOES

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from interleaf.experiment import Experiment, extend_list
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store import deletion, open_store, sqlite
 from interleaf.store.impression_rows import WAITS, Writing, rows_of
-from interleaf.store.records import Event, EventFate, StoredImpression
+from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
 from tests.support.stores import HOUR, SECOND, START, address, address_of, check_sums, click, impression, running, store
 

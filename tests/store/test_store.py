@@ -9,9 +9,10 @@ import pytest
 from interleaf import DataError, log
 from interleaf.errors import ExperimentError, StateError
 from interleaf.experiment import Experiment, extend_list
+from interleaf.log.drop_reasons import EventFate
 from interleaf.log.schema import COLUMNS
 from interleaf.store import open_store
-from interleaf.store.records import ADMIN, INGEST, READ, EventFate, VersionCounts
+from interleaf.store.records import ADMIN, INGEST, READ, VersionCounts
 from interleaf.store.sql import SqlStore
 from tests.support.log_rows import rows_of
 from tests.support.stores import (

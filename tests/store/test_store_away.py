@@ -15,8 +15,9 @@ import pytest
 
 from interleaf import DataError
 from interleaf.errors import MissingExtraError, StoreError
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store import open_store, sqlite
-from interleaf.store.records import Event, EventFate, Search, StoredImpression
+from interleaf.store.records import Event, Search, StoredImpression
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
 from tests.support.stores import (

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from interleaf import interleave, log
 from interleaf.log import schema
+from interleaf.report.report import Report
 
 Row = dict[str, Any]
 START = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -53,6 +54,11 @@ def table_of(rows: Sequence[Row]) -> Any:
 def loose_table_of(rows: Sequence[Row]) -> Any:
     """The same, whatever the rows hold: nothing is checked but the types."""
     return pa.Table.from_pylist(list(rows), pa.schema([field.with_nullable(True) for field in schema.SCHEMA]))
+
+
+def notes_of(report: Report, code: str) -> list[str]:
+    """The notes of a report that have this code."""
+    return [note for found, note in zip(report.note_codes, report.notes, strict=True) if found == code]
 
 
 def rows_of(table: Any) -> list[Row]:

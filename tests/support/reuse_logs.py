@@ -7,6 +7,7 @@ from typing import Any
 
 from interleaf import interleave
 from interleaf.counterfactual import PairEstimate, ReuseResult
+from interleaf.counterfactual.reuse_result import ReuseWarning
 from tests.support.log_rows import START, Row, made_event
 
 OLD = {"A": ("a", "b", "c", "d", "e"), "B": ("b", "c", "a", "e", "d")}
@@ -30,10 +31,16 @@ def of(found: ReuseResult, estimator: str, pair: int = 0) -> PairEstimate:
     return [one for one in found.estimates if one.estimator == estimator][pair]
 
 
+def warned(found: ReuseResult, code: ReuseWarning) -> list[str]:
+    """The texts of the warnings with this code."""
+    return [warning.text for warning in found.warnings if warning.code == code]
+
+
 def clean(found: ReuseResult) -> dict[str, Any]:
     """The record as JSON: nothing in it is not a number, and all that is None has a reason."""
     data: dict[str, Any] = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     for one in data["estimates"]:
+        assert bool(one["reason"]) == bool(one["code"])
         assert one["reason"] or None not in (one["value"], one["interval"], one["p_value"])
     for text in (str(found), found.to_markdown()):
         assert "nan" not in text.lower().split()

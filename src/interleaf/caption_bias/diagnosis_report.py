@@ -21,6 +21,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
+from interleaf.stable_codes import Code, Note
 from interleaf.stats.compare import Estimate, significance
 from interleaf.tables import Cell, Table, escape, one_line
 
@@ -117,9 +118,20 @@ def _credits(results: ShownResults, page: int, method: str | None) -> list[float
     return [float(value) for value in credits[:, 0] - credits[:, 1]]
 
 
-NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN = (
-    "no preference", "stands", "partly explained", "explained", "reversed", "hidden", "cannot be told",
-)  # fmt: skip
+class CaptionCode(Code):
+    """Whether captions explain the preference between two rankers."""
+
+    NONE = "no_preference", "no preference"
+    STANDS = "stands", "stands"
+    PARTLY = "partly_explained", "partly explained"
+    EXPLAINED = "explained", "explained"
+    REVERSED = "reversed", "reversed"
+    HIDDEN = "hidden", "hidden"
+    UNKNOWN = "unknown", "cannot be told"
+    NEEDS_JUDGMENTS = "needs_judgments", "cannot be told"
+
+
+NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN, NEEDS_JUDGMENTS = CaptionCode
 CAUSES = (PARTLY, EXPLAINED, REVERSED, HIDDEN)
 SMALL, LARGE = 0.25, 0.75  # shares of the preference that remain
 MIN_UNJUDGED_CHANGE, MAX_UNJUDGED_SHARE = 0.05, 0.5  # of a score from -1 to 1; the share of it that remains
@@ -129,7 +141,7 @@ MIN_UNJUDGED_CHANGE, MAX_UNJUDGED_SHARE = 0.05, 0.5  # of a score from -1 to 1; 
 class CaptionVerdict:
     """Whether captions explain the preference between two rankers."""
 
-    kind: str
+    kind: CaptionCode
     sentence: str
 
     @property
@@ -152,14 +164,14 @@ def verdict(
     if kind in CAUSES and not is_judged:
         share = after.value / before.value if kind == PARTLY else 0.0
         if abs(after.value - before.value) < MIN_UNJUDGED_CHANGE or share > MAX_UNJUDGED_SHARE:
-            return CaptionVerdict(UNKNOWN, _NEEDS_JUDGMENTS.format(**words))  # relevance could explain it, too
+            return CaptionVerdict(NEEDS_JUDGMENTS, _NEEDS_JUDGMENTS.format(**words))  # relevance could explain it, too
     sentence = _SENTENCES[kind].format(**words) + _WEIGHTED
     if kind == EXPLAINED:
         sentence += _REMAINS if remains else _NOTHING_REMAINS.format(**words)
     return CaptionVerdict(kind, sentence)
 
 
-def _kind(before: float, after: float, was: bool, remains: bool, moved: bool) -> str:
+def _kind(before: float, after: float, was: bool, remains: bool, moved: bool) -> CaptionCode:
     if not was:
         return HIDDEN if remains and moved else NONE
     share = after / before
@@ -203,21 +215,38 @@ _NOTHING_REMAINS = " That {winner} is better is not shown."
 _REMAINS = " The rest is significant, but not larger than what imperfect weights may leave."
 
 
-NOT_JUDGED = (
-    "No result is judged, so the effects of captions and of relevance cannot be separated. If better documents have "
-    "more attractive captions, their weights are too large, and a true preference is mistaken for caption bias."
-)
-FEW_JUDGED = (
-    "Only {:.0%} of the results are judged. For the others the effects of captions and of relevance cannot be "
-    "separated, and a true preference may partly be mistaken for caption bias."
-)
+class CaptionNote(Code):
+    """Limits of a diagnosis, and impressions that it did not use."""
+
+    NOT_JUDGED = (
+        "not_judged",
+        "No result is judged, so the effects of captions and of relevance cannot be separated. If better documents "
+        "have more attractive captions, their weights are too large, and a true preference is mistaken for caption "
+        "bias.",
+    )
+    FEW_JUDGED = (
+        "few_judged",
+        "Only {:.0%} of the results are judged. For the others the effects of captions and of relevance cannot be "
+        "separated, and a true preference may partly be mistaken for caption bias.",
+    )
+    NO_WEIGHTS = (
+        "no_weights",
+        "No feature of captions changes clicks significantly (p < .001): all clicks weigh the same.",
+    )
+    SEPARATED = (
+        "separated",
+        "Some features separate clicked from other results perfectly, so their best weights are infinite; weights "
+        "without a standard error are shrunk.",
+    )
+    NONE_HELD_OUT = (
+        "none_held_out",
+        "No unit is held out, so it is not known how well the models predict clicks of other units.",
+    )
+    NOT_USED = "not_used", "Not used, {}: {:,} impressions."
+    NOT_SCORED = "not_scored", "Not scored: {:,} impressions of another version, method or set of rankers."
+
+
 MIN_JUDGED = 0.2
-NO_WEIGHTS = "No feature of captions changes clicks significantly (p < .001): all clicks weigh the same."
-SEPARATED = (
-    "Some features separate clicked from other results perfectly, so their best weights are infinite; weights without "
-    "a standard error are shrunk."
-)
-NONE_HELD_OUT = "No unit is held out, so it is not known how well the models predict clicks of other units."
 
 
 @dataclass(frozen=True)
@@ -246,20 +275,20 @@ class CaptionReport:
         return self.models[self.main]
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """Limits of the diagnosis, and impressions that were not used."""
         share = self.judged / self.results if self.results else 0.0
         is_judged = self.model.is_judged and self.judged
         notes = {
-            NOT_JUDGED: not is_judged,
-            FEW_JUDGED.format(share): is_judged and share < MIN_JUDGED,
-            NO_WEIGHTS: not self.model.weights,
-            SEPARATED: self.model.separated,
-            NONE_HELD_OUT: not self._held_out,
-            **{f"Not used, {text_of(reason)}: {count:,} impressions.": True for reason, count in self.dropped.items()},
-            f"Not scored: {self.others:,} impressions of another version, method or set of rankers.": self.others > 0,
+            CaptionNote.NOT_JUDGED: not is_judged,
+            CaptionNote.FEW_JUDGED: is_judged and share < MIN_JUDGED,
+            CaptionNote.NO_WEIGHTS: not self.model.weights,
+            CaptionNote.SEPARATED: self.model.separated,
+            CaptionNote.NONE_HELD_OUT: not self._held_out,
         }
-        return tuple(note for note, applies in notes.items() if applies)
+        found = [code.note(share) for code, applies in notes.items() if applies]
+        found += [CaptionNote.NOT_USED.note(text_of(reason), count) for reason, count in self.dropped.items()]
+        return (*found, *([CaptionNote.NOT_SCORED.note(self.others)] if self.others > 0 else []))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -291,7 +320,7 @@ class CaptionReport:
         rows = []
         for one, judged in zip(self.rescored, self.verdicts, strict=True):
             scores = [_score(score) for score in (one.plain, one.weighted[PROBABILITY], one.weighted[ODDS])]
-            rows.append((f"{one.first} over {one.second}", one.method, *scores, judged.kind))
+            rows.append((f"{one.first} over {one.second}", one.method, *scores, judged.kind.text))
         columns = ("pair", "scored by", "as clicked", "captions alike", "1/exp(W X)", f"verdict, by {self.weights}")
         title = f"Scores around .5, with {self.confidence:.0%} intervals"
         return Table("scores", title, columns, tuple(rows), right=columns[2:5])
@@ -354,18 +383,22 @@ class CaptionReport:
         return f"{self.impressions:,} impressions, {self.results:,} results ({share} judged), {self.clicks:,} clicked"
 
     def __str__(self) -> str:
-        before, after = (*self.sentences, self._basis), self.notes
+        before, after = (*self.sentences, self._basis), [note.text for note in self.notes]
         return "\n\n".join([*map(one_line, before), *map(str, self.tables()), *map(one_line, after)])
 
     def to_markdown(self) -> str:
-        texts = (*self.sentences, self._basis), self.notes
+        texts = (*self.sentences, self._basis), [note.text for note in self.notes]
         before, after = ([escape(one_line(text)) for text in some] for some in texts)
         return "\n\n".join([*before, *(table.to_markdown() for table in self.tables()), *after]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         data = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         models = {name: model.to_dict() for name, model in self.models.items()}
-        return data | {"models": models, "page": self.page and self.page.to_dict(), "notes": list(self.notes)}
+        return data | {
+            "models": models,
+            "page": self.page and self.page.to_dict(),
+            "notes": [note.to_dict() for note in self.notes],
+        }
 
     def chart(self) -> dict[str, Any]:
         """The weights of the main model with their intervals, as a chart."""

@@ -12,6 +12,7 @@ import numpy as np
 from interleaf.errors import DataError, join_names
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
+from interleaf.stable_codes import Code, Note
 from interleaf.stats.compare import estimate
 from interleaf.stats.signs import ZScore, z_score
 
@@ -213,6 +214,15 @@ LEVEL = 0.05  # significance level of equal credit for the better ranker of an e
 PARTS = 8  # parts of users for cross-validation, if there is only one group of experiments
 
 
+class LearningNote(Code):
+    """What was learned from, and why something was not."""
+
+    LEARNED_FROM = "learned_from", "Learned from {:,} pages with a click, of {}; ridge {}, {}. {}"
+    NO_PAGE = "no_page", "no page with a click"
+    UNDECIDED = "undecided", "undecided by equal credit{}, and no ranker was named the better one"
+    NOT_TWO_RANKERS = "not_two_rankers", "experiment {} rankers; learning takes two"
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingExample:
     """A pair of rankers with the moments of the better over the worse.
@@ -226,7 +236,7 @@ class TrainingExample:
     worse: str
     moments: Moments
     decided: bool
-    reason: str = ""
+    reason: Note | None = None
 
     @property
     def pages(self) -> int:
@@ -254,12 +264,12 @@ def _example(
         problem = f"better says {named!r} of experiment {pair.experiment!r}"
         raise DataError(f"{problem}; that one compares {pair.first!r} and {pair.second!r}")
     leads = named == pair.first if named else (equal.value or 0) >= 0
-    reason = ""
+    reason = None
     if not moments.count.any():
-        reason = "no page with a click"
+        reason = LearningNote.NO_PAGE.note()
     elif not named and not decided:
         p_value = "" if equal.p_value is None else f" (p = {equal.p_value:.2g})"
-        reason = f"undecided by equal credit{p_value}, and no ranker was named the better one"
+        reason = LearningNote.UNDECIDED.note(p_value)
     sides = (pair.first, pair.second) if leads else (pair.second, pair.first)
     oriented = moments if leads else replace(moments, sums=-moments.sums)
     return TrainingExample(pair, groups.get(pair.experiment, pair.experiment), *sides, oriented, decided, reason)

@@ -20,7 +20,15 @@ from interleaf import log
 from interleaf.caption_bias.logistic_model import CaptionModel
 from interleaf.click_value import click_features, credit_fitting, learned_credit
 from interleaf.click_value.click_features import EQUAL, CaptionWeights, FeatureCredit, PageClicks, matrix
-from interleaf.click_value.credit_fitting import GROUPS, POOLED, Fitting, Moments, RankerPair, TrainingExample
+from interleaf.click_value.credit_fitting import (
+    GROUPS,
+    POOLED,
+    Fitting,
+    LearningNote,
+    Moments,
+    RankerPair,
+    TrainingExample,
+)
 from interleaf.click_value.learned_credit import ClickWorth, CreditWeight, LearnedCredit, LearningResult, TrainedOn
 from interleaf.decode import Counting, Decoded
 from interleaf.decode.attributes import Exclusion
@@ -33,6 +41,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import Scheme
+from interleaf.stable_codes import Note
 from interleaf.stats.bootstrap import intervals, poisson_weights
 
 SUMS = ".sums"
@@ -154,7 +163,7 @@ def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repe
         training.dropped += decoded.dropped
         design = decoded.design
         if scored is not None and len(design.rankers) != 2:
-            reason = f"experiment {design.experiment!r} compares {len(design.rankers)} rankers; learning takes two"
+            reason = LearningNote.NOT_TWO_RANKERS.of(f"{design.experiment!r} compares {len(design.rankers)}")
             training.dropped[reason] += len(decoded.rows)
         elif scored is not None:
             first, second = sorted(design.rankers)
@@ -242,10 +251,14 @@ def fit(
         groups = {pair.experiment: groups(pair.experiment) for pair in training.pairs}
     pairs = credit_fitting.examples_of(training.pairs, better or {}, groups or {})
     weights, chosen, ridges = credit_fitting.learn_weights(pairs, fitting, ridge)
-    left_out = [(f"experiment {one.pair[0]!r}, version {one.pair[1]}", one.reason) for one in pairs if one.reason]
+    left_out = [
+        Note(one.reason.code, f"experiment {one.pair[0]!r}, version {one.pair[1]}: {one.reason.text}")
+        for one in pairs
+        if one.reason
+    ]
     if weights is None:
-        reasons = [f"{name}: {reason}" for name, reason in left_out]
-        reasons += [f"{text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
+        reasons = [note.text for note in left_out]
+        reasons += [f"{_text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
         why = "; ".join(reasons) or "the log has no experiment of two rankers, or no preference in any"
         raise DataError(f"there is nothing to learn from: {why}")
     used = [example for example in pairs if not example.reason]
@@ -271,7 +284,13 @@ def fit(
         held_out=tuple(credit_fitting.held_out(pairs, fitting, ridge)),
         ridges=ridges,
         confidence=confidence,
-        left_out=dict(left_out) | {f"{count:,} rows": text_of(reason) for reason, count in training.dropped.items()},
+        left_out=(
+            *left_out,
+            *(
+                Note(reason.partition(":")[0], f"{count:,} rows: {_text_of(reason)}")
+                for reason, count in training.dropped.items()
+            ),
+        ),
         notes=_notes(used, chosen, ridge, folds),
     )
 
@@ -345,7 +364,7 @@ def _page(page: Sequence[tuple[int, float]], kinds: Sequence[str]) -> PageClicks
     )
 
 
-def _notes(used: Sequence[TrainingExample], chosen: float, ridge: float | None, folds: int) -> tuple[str, ...]:
+def _notes(used: Sequence[TrainingExample], chosen: float, ridge: float | None, folds: int) -> tuple[Note, ...]:
     pages = sum(example.pages for example in used)
     how = "as given" if ridge is not None else "by cross-validation"
     strength = "infinite: equal credit was not beaten" if np.isinf(chosen) else f"{chosen:g}"
@@ -355,4 +374,10 @@ def _notes(used: Sequence[TrainingExample], chosen: float, ridge: float | None, 
         else "It was not cross-fitted: its own experiments are refused."
     )
     number = f"{len(used)} experiment{'s' * (len(used) > 1)}"
-    return (f"Learned from {pages:,} pages with a click, of {number}; ridge {strength}, {how}. {own}",)
+    return (LearningNote.LEARNED_FROM.note(pages, number, strength, how, own),)
+
+
+def _text_of(reason: str) -> str:
+    """The text of a reason for which rows were dropped."""
+    code, _, detail = reason.partition(":")
+    return LearningNote.NOT_TWO_RANKERS.note(detail).text if code == LearningNote.NOT_TWO_RANKERS else text_of(reason)

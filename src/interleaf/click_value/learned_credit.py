@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from os import PathLike
@@ -32,6 +32,7 @@ from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED, Scheme
+from interleaf.stable_codes import Note
 from interleaf.stats.compare import Interval
 from interleaf.tables import Cell, Table
 
@@ -219,8 +220,8 @@ class LearningResult:
     held_out: tuple[HeldOutExperiment, ...]
     ridges: Mapping[float, float]
     confidence: float
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    left_out: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def relative(self) -> tuple[float, ...]:
@@ -306,7 +307,10 @@ class LearningResult:
 
     @property
     def _remarks(self) -> list[str]:
-        return [*(f"Not learned from {name}: {reason}." for name, reason in self.left_out.items()), *self.notes]
+        return [
+            *(f"Not learned from {note.text}." for note in self.left_out),
+            *(note.text for note in self.notes),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         held_out = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
@@ -319,8 +323,8 @@ class LearningResult:
             "worths": [asdict(one) for one in self.worths],
             "held_out": held_out,
             "ridges": [{"ridge": None if ridge == float("inf") else ridge, "z": z} for ridge, z in self.ridges.items()],
-            "left_out": dict(self.left_out),
-            "notes": list(self.notes),
+            "left_out": [note.to_dict() for note in self.left_out],
+            "notes": [note.to_dict() for note in self.notes],
         }
 
     def charts(self) -> dict[str, dict[str, Any]]:

@@ -34,6 +34,7 @@ from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel
 from interleaf.methods.registry import ResolvedMethod
 from interleaf.simulate.people import streams, words_of
+from interleaf.stable_codes import Code
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate
 
@@ -123,15 +124,17 @@ def jackknife(sums: Array, counts: Array, confidence: float) -> tuple[Estimate, 
     """
     total, groups = counts.sum(), int((counts > 0).sum())
     values = sums[0].sum(axis=0) / total
-    reason = "all units are in one group, so no error can be computed"
-    estimates = [Estimate(value, None, None, None, float(groups), groups, reason) for value in values.tolist()]
+    alone, stuck = NoEstimate.ONE_GROUP, NoEstimate.NO_CHANGE
+    about = float(groups), groups, alone.text, alone
+    estimates = [Estimate(value, None, None, None, *about) for value in values.tolist()]
     if groups < 2:
         return tuple(estimates)
     left = np.array([np.delete(sums[g + 1], g, 0).sum(axis=0) / (total - counts[g]) for g in np.flatnonzero(counts)])
     errors = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
-    reason = "leaving out units changes nothing, so no error can be computed"
     return tuple(
-        compare.with_error(one, error, groups, confidence) if error > 1e-12 else replace(one, reason=reason)
+        compare.with_error(one, error, groups, confidence)
+        if error > 1e-12
+        else replace(one, reason=stuck.text, code=stuck)
         for one, error in zip(estimates, errors.tolist(), strict=True)
     )
 
@@ -230,6 +233,34 @@ class WeightedSums:
         )
 
 
+class NoEstimate(Code):
+    """Why an estimate of old impressions has no value or no interval."""
+
+    NO_OWNERS = "no_owners", "the owners that were drawn are not logged, or of fewer or more rankers"
+    NO_LIST = "no_list", "no old list is one that the new rankers could show"
+    SHOWN_ONLY = "shown_only", "describes only the lists that the log showed"
+    BIASED = "biased", "biased: not an estimate of the new rankers' preference"
+    CLIPPED = "clipped", "biased: clipping took weight away"
+    NO_BOUND = (
+        "no_bound",
+        "the old lists cover only a part of the new rankers' lists, and a score by this method has no useful bound for "
+        "the rest; give a method with bounded scores, such as team_draft",
+    )
+    ABOVE_ONE = (
+        "weights_above_one",
+        "weights average more than 1, which they cannot: check the logged probabilities of the old lists",
+    )
+    OTHER_SCHEME = (
+        "other_scheme",
+        "what a click model expects is known for schemes binary and click, not for normalized",
+    )
+    NO_CLICK = "no_click", "no click: a click model has nothing to learn from"
+    ALL_UNSEEN = "all_unseen", "the log shows none of the documents that the new rankers would"
+    FEW_LISTS = "few_lists", "the log's methods show few lists: nothing tests the click model on others"
+    ONE_GROUP = "one_group", "all units are in one group, so no error can be computed"
+    NO_CHANGE = "no_change", "leaving out units changes nothing, so no error can be computed"
+
+
 @dataclass(frozen=True)
 class WeightStatistics:
     """Weights of old impressions: the share above 0, the effective sample size (sum w)^2 / sum w^2, the mean, the
@@ -258,18 +289,13 @@ def add_by_bucket(buckets: Array, values: Array, high: Array, low: Array) -> Non
 
 
 SAME = 1e-9  # weights within this distance of 1 count as 1: the new rankers are the old ones
-NO_BOUND = (
-    "the old lists cover only a part of the new rankers' lists, and a score by this method has no useful bound for the "
-    "rest; give a method with bounded scores, such as team_draft"
-)
-ABOVE_ONE = "weights average more than 1, which they cannot: check the logged probabilities of the old lists"
 
 
 def estimate_support(sums: WeightedSums, confidence: float) -> Estimate:
     """The share of the new rankers' lists that the old methods could show: the mean weight, with its interval."""
     (share,) = compare.estimates(sums.weights[:, None], sums.impressions[:, None], confidence)
     is_whole = share.value is not None and abs(share.value - 1) < SAME
-    return replace(share, interval=(1.0, 1.0), reason="") if is_whole else share
+    return replace(share, interval=(1.0, 1.0), reason="", code="") if is_whole else share
 
 
 def is_same(sums: WeightedSums) -> bool:
@@ -290,28 +316,30 @@ def bound_estimates(
     if is_same(sums):
         return plain
     if bound is None:
-        return tuple(without_interval(one, NO_BOUND) for one in plain)
+        return tuple(without_interval(one, NoEstimate.NO_BOUND) for one in plain)
     above, below = (compare.estimates(bound * weights + sign * outcomes, counts, confidence) for sign in (1, -1))
     return tuple(_join_sides(*sides, bound) for sides in zip(plain, above, below, strict=True))
 
 
-def without_interval(estimate: Estimate, reason: str) -> Estimate:
-    """The estimate without its interval and p-value."""
-    return replace(estimate, error=None, interval=None, p_value=None, reason=estimate.reason or reason)
+def without_interval(estimate: Estimate, why: NoEstimate) -> Estimate:
+    """The estimate without its interval and p-value; if it had a reason, it keeps that one."""
+    reason, code = (estimate.reason, estimate.code) if estimate.reason else (why.text, why)
+    return replace(estimate, error=None, interval=None, p_value=None, reason=reason, code=code)
 
 
 def _join_sides(plain: Estimate, above: Estimate, below: Estimate, bound: float) -> Estimate:
     """Join one-sided limits to an interval, with the p-value of the side that is further from 0."""
     for side in (above, below):
         if side.interval is None and side.value:  # without data the limit is 0, and has no error
-            return without_interval(plain, side.reason)
+            missing = replace(plain, error=None, interval=None, p_value=None)
+            return missing if plain.reason else replace(missing, reason=side.reason, code=side.code)
     limits = [0.0 if side.interval is None else max(0.0, side.interval[0]) for side in (above, below)]
     low, high = limits[0] - bound, bound - limits[1]
     if low > high:
-        return without_interval(plain, ABOVE_ONE)
+        return without_interval(plain, NoEstimate.ABOVE_ONE)
     p_value = min(1.0, 2 * min(_tail(above, bound), _tail(below, bound)))
     value = min(max(low, plain.value or 0.0), high)  # outside only if weights average far above 1 by accident
-    return replace(plain, value=value, interval=(low, high), p_value=p_value, reason="")
+    return replace(plain, value=value, interval=(low, high), p_value=p_value, reason="", code="")
 
 
 def _tail(side: Estimate, bound: float) -> float:

@@ -11,22 +11,30 @@ import numpy as np
 from interleaf import log
 from interleaf.analysis.plan import Planned, plan
 from interleaf.counterfactual import estimators, new_rankings
-from interleaf.counterfactual.estimators import CLIPPED, JOINT, UNWEIGHTED, WEIGHTED, is_same, without_interval
+from interleaf.counterfactual.estimators import (
+    CLIPPED,
+    JOINT,
+    UNWEIGHTED,
+    WEIGHTED,
+    NoEstimate,
+    is_same,
+    without_interval,
+)
 from interleaf.counterfactual.list_outcomes import CLIP, Scorer, scorer_of
 from interleaf.counterfactual.new_rankings import ListsInMemory, ListsReadAgain, LogCounts, RankersView, RankingSource
 from interleaf.counterfactual.old_log import NOT_RANKED, LoggedRankings, LogSurvey, OldTask, nothing_left_error
-from interleaf.counterfactual.reuse_result import PairEstimate, ReuseResult
+from interleaf.counterfactual.reuse_result import PairEstimate, ReuseResult, ReuseWarning
 from interleaf.decode.attributes import Exclusion
 from interleaf.errors import DataError, MethodError, RankingError
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes
 from interleaf.kernels.arrays import pairs
 from interleaf.methods.registry import METHODS, resolve
+from interleaf.stable_codes import Note
 from interleaf.stats import compare, power
 from interleaf.stats.compare import Estimate
 from interleaf.stats.multiplicity import holm
 
-NOTHING = "no old list is one that the new rankers could show"
 HANDFUL, FEW = 10, 100  # effective impressions
 MIN_PLANNED = 0.95  # of the new rankers' lists, the share that the log could show
 MIN_KNOWN = 0.995  # of the places in new lists: below it, a warning says so
@@ -67,7 +75,9 @@ def build_result(
         adjusted = holm([one.p_value for one in by_pair])
         columns.append(
             [
-                PairEstimate(name, *pair, one.value, one.error, one.interval, one.p_value, against_all, one.reason)
+                PairEstimate(
+                    name, *pair, one.value, one.error, one.interval, one.p_value, against_all, one.reason, one.code
+                )
                 for pair, one, against_all in zip(named, by_pair, adjusted, strict=True)
             ]
         )
@@ -125,38 +135,37 @@ def _estimates(evidence: ReuseEvidence, confidence: float) -> Iterator[tuple[str
         sums = evidence.weighings.sums[WEIGHTED if kind == "normalized" else kind]
         outcomes = scorer.by_pair(sums.outcomes)
         if kind == JOINT and not sums.impressions.any():
-            yield name, _no_estimates(scorer, "the owners that were drawn are not logged, or of fewer or more rankers")
+            yield name, _no_estimates(scorer, NoEstimate.NO_OWNERS)
         elif not sums.usable:
-            yield name, _no_estimates(scorer, NOTHING)
+            yield name, _no_estimates(scorer, NoEstimate.NO_LIST)
         elif kind in (JOINT, WEIGHTED):
             yield name, estimators.bound_estimates(outcomes, sums, scorer.bound(evidence.longest), confidence)
         else:
             estimates = compare.estimates(outcomes, sums.weights[:, None], confidence)
-            reason = "describes only the lists that the log showed"
+            why = NoEstimate.SHOWN_ONLY
             if kind == UNWEIGHTED:
-                reason = "biased: not an estimate of the new rankers' preference"
+                why = NoEstimate.BIASED
             elif kind == CLIPPED and sums.lost > 0:
-                reason = "biased: clipping took weight away"
+                why = NoEstimate.CLIPPED
             has_interval = is_same(evidence.weighings.sums[WEIGHTED])  # the old rankers themselves
-            yield name, estimates if has_interval else tuple(without_interval(one, reason) for one in estimates)
+            yield name, estimates if has_interval else tuple(without_interval(one, why) for one in estimates)
 
 
 def _by_model(evidence: ReuseEvidence, mended: bool, confidence: float) -> tuple[Estimate, ...]:
     scorer, foreseen = evidence.scorer, evidence.weighings.foreseen
     if not scorer.foreseeable:
-        reason = "what a click model expects is known for schemes binary and click, not for normalized"
-        return _no_estimates(scorer, reason)
+        return _no_estimates(scorer, NoEstimate.OTHER_SCHEME)
     if evidence.robust is None or foreseen is None:
-        return _no_estimates(scorer, "no click: a click model has nothing to learn from")
+        return _no_estimates(scorer, NoEstimate.NO_CLICK)
     if not evidence.known_share:
-        return _no_estimates(scorer, "the log shows none of the documents that the new rankers would")
+        return _no_estimates(scorer, NoEstimate.ALL_UNSEEN)
     estimates = evidence.robust.estimates(foreseen, mended, confidence)
-    reason = "the log's methods show few lists: nothing tests the click model on others"
-    return tuple(without_interval(one, reason) for one in estimates) if evidence.is_limited else estimates
+    few = NoEstimate.FEW_LISTS
+    return tuple(without_interval(one, few) for one in estimates) if evidence.is_limited else estimates
 
 
-def _no_estimates(scorer: Scorer, reason: str) -> tuple[Estimate, ...]:
-    return (Estimate(None, None, None, None, None, 0, reason),) * len(pairs(scorer.rankers)[0])
+def _no_estimates(scorer: Scorer, why: NoEstimate) -> tuple[Estimate, ...]:
+    return (Estimate(None, None, None, None, None, 0, why.text, why),) * len(pairs(scorer.rankers)[0])
 
 
 def _is_thin(looks: LogCounts) -> bool:
@@ -164,29 +173,22 @@ def _is_thin(looks: LogCounts) -> bool:
     return looks.impressions < MIN_LOOKS * looks.queries
 
 
-def _missing(looks: LogCounts, borrowed: LoggedRankings) -> Iterator[str]:
+def _missing(looks: LogCounts, borrowed: LoggedRankings) -> Iterator[Note]:
     """Warnings about queries outside the new rankings, and rankings that changed."""
     whole = looks.impressions + looks.dropped[NOT_RANKED]
     if looks.dropped[NOT_RANKED] > MAX_OUTSIDE * whole:
-        yield (
-            f"This result rests on {looks.impressions:,} of {whole:,} impressions. The other impressions are of "
-            "queries that not all new rankers rank."
-        )
+        yield ReuseWarning.MANY_NOT_RANKED.note(looks.impressions, whole)
     for name, queries in borrowed.changed.items():
         if queries:
-            many = f"{len(queries):,} of {len(borrowed.rankings[name]):,} queries"
-            yield f"The rankings of {name} changed within the log for {many}; the first ranking of each is used."
+            yield ReuseWarning.RANKINGS_CHANGED.note(name, len(queries), len(borrowed.rankings[name]))
 
 
-def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[str]:
+def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[Note]:
     """A warning about the share of the new rankers' lists that the log could show, unless it is 100 %."""
     if share is not None and share.value is not None:
         span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"
-        yield (
-            f"The log could have shown about {_percent(share.value)} %{span} of the lists that the new rankers would "
-            "show. It has no data on the others"
-            + ("; the interval allows for any clicks on them." if has_interval else ".")
-        )
+        allows = "; the interval allows for any clicks on them." if has_interval else "."
+        yield ReuseWarning.PARTLY_SUPPORTED.note(_percent(share.value), span, allows)
 
 
 def _percent(share: float) -> str:
@@ -195,33 +197,26 @@ def _percent(share: float) -> str:
 
 def _warnings(
     weights: estimators.WeightStatistics, looks: LogCounts, known_share: float | None, is_limited: bool
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Warnings about few or uneven data."""
     effective = weights.effective
     if effective < FEW:
         few = "a handful of impressions" if effective < HANDFUL else "few impressions"
-        yield (
-            f"Weighted estimates rest on {few}: {weights.impressions:,} impressions carry as much information as "
-            f"{effective:,.1f} equally weighted ones"
-            + (", so do not use them" if effective < HANDFUL else "")
-            + (", and the answer depends on the click model." if known_share else ".")
-        )
+        end = ", so do not use them" if effective < HANDFUL else ""
+        end += ", and the answer depends on the click model." if known_share else "."
+        yield ReuseWarning.FEW_IMPRESSIONS.note(few, weights.impressions, effective, end)
     if weights.largest_share is not None and weights.largest_share > 0.1:
-        yield f"One impression has {100 * weights.largest_share:.0f} % of all weight."
+        yield ReuseWarning.ONE_IMPRESSION.note(100 * weights.largest_share)
     if weights.mean is not None and not 0.5 < weights.mean < 2 and not is_limited:
-        yield (
-            f"Weights should average 1, but average {weights.mean:.2g}: the old lists do not cover what the new "
-            "rankers would show" + (", and there the answer comes from the click model." if known_share else ".")
-        )
+        end = ", and there the answer comes from the click model." if known_share else "."
+        yield ReuseWarning.UNEVEN_WEIGHTS.note(weights.mean, end)
     if looks.clicked < FEW:
-        yield f"Only {looks.clicked:,} impressions have an event."
+        yield ReuseWarning.FEW_EVENTS.note(looks.clicked)
     if known_share is not None and known_share < MIN_KNOWN:
-        yield (
-            f"{100 * (1 - known_share):.0f} % of the places in new lists hold documents that the log never shows for "
-            "their query" + ("; the interval allows for users who always click them, or never." if known_share else ".")
-        )
+        end = "; the interval allows for users who always click them, or never." if known_share else "."
+        yield ReuseWarning.UNSEEN_DOCUMENTS.note(100 * (1 - known_share), end)
     if known_share and _is_thin(looks):
-        yield f"{looks.impressions / looks.queries:.1f} impressions per query are few to fit a click model to."
+        yield ReuseWarning.SPARSE_QUERIES.note(looks.impressions / looks.queries)
 
 
 def _plan(
@@ -234,7 +229,7 @@ def _plan(
         return "no difference is estimated, so that there is none to plan for."
     looks, sums = evidence.looks, evidence.scorer.by_pair(evidence.weighings.sums[UNWEIGHTED].outcomes)[:, pair]
     if not looks.pilot.any():
-        return f"it cannot be planned: {NOTHING}."
+        return f"it cannot be planned: {NoEstimate.NO_LIST.text}."
     pilot = power.pilot(np.where(looks.pilot > 0, sums, 0.0), looks.pilot, looks.pilot_units.count)
     if pilot.variance is None or pilot.impressions_per_unit is None:
         return f"it cannot be planned: {pilot.reason}."

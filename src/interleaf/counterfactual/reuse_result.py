@@ -11,15 +11,51 @@ from interleaf.analysis.plan import Planned
 from interleaf.counterfactual.estimators import WeightStatistics
 from interleaf.log.drop_reasons import text_of
 from interleaf.report.format import probability
+from interleaf.stable_codes import Code, Note
 from interleaf.stats.compare import Interval
 from interleaf.tables import Cell, Table, escape, one_line
+
+
+class ReuseWarning(Code):
+    """What a comparison on old impressions warns of."""
+
+    MANY_NOT_RANKED = (
+        "many_not_ranked",
+        "This result rests on {:,} of {:,} impressions. The other impressions are of queries that not all new rankers "
+        "rank.",
+    )
+    RANKINGS_CHANGED = (
+        "rankings_changed",
+        "The rankings of {} changed within the log for {:,} of {:,} queries; the first ranking of each is used.",
+    )
+    PARTLY_SUPPORTED = (
+        "partly_supported",
+        "The log could have shown about {} %{} of the lists that the new rankers would show. It has no data on the "
+        "others{}",
+    )
+    FEW_IMPRESSIONS = (
+        "few_impressions",
+        "Weighted estimates rest on {}: {:,} impressions carry as much information as {:,.1f} equally weighted ones{}",
+    )
+    ONE_IMPRESSION = "one_impression", "One impression has {:.0f} % of all weight."
+    UNEVEN_WEIGHTS = (
+        "uneven_weights",
+        "Weights should average 1, but average {:.2g}: the old lists do not cover what the new rankers would show{}",
+    )
+    FEW_EVENTS = "few_events", "Only {:,} impressions have an event."
+    UNSEEN_DOCUMENTS = (
+        "unseen_documents",
+        "{:.0f} % of the places in new lists hold documents that the log never shows for their query{}",
+    )
+    SPARSE_QUERIES = "sparse_queries", "{:.1f} impressions per query are few to fit a click model to."
 
 
 @dataclass(frozen=True)
 class PairEstimate:
     """One estimator on one pair: above 0, `first` is better than `second`. The interval is clustered by unit.
 
-    `adjusted_p_value` is corrected for the number of pairs (Holm). `reason` says why a number is None.
+    `adjusted_p_value` is corrected for the number of pairs (Holm). `reason` says why a number is None, and `code` is
+    its stable code.
     """
 
     estimator: str
@@ -31,6 +67,7 @@ class PairEstimate:
     p_value: float | None
     adjusted_p_value: float | None
     reason: str = ""
+    code: str = ""
 
     def winner(self, confidence: float) -> str | None:
         """The better ranker, if the difference is significant."""
@@ -66,13 +103,14 @@ class ReuseResult:
     answers: tuple[PairEstimate, ...]
     doubt: str
     plans: Mapping[tuple[str, str], Planned | str]
-    warnings: tuple[str, ...]
+    warnings: tuple[Note, ...]
     dropped: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {name: [asdict(one) for one in getattr(self, name)] for name in ("estimates", "answers")}
         values |= {name: dict(getattr(self, name)) for name in ("old_methods", "dropped")}
+        values["warnings"] = [warning.to_dict() for warning in self.warnings]
         values["weights"] = {name: asdict(one) for name, one in self.weights.items()}
         values["plans"] = [
             {"first": first, "second": second}
@@ -83,14 +121,18 @@ class ReuseResult:
 
     def __str__(self) -> str:
         tables = [str(table) for table in self.tables]
-        return "\n\n".join([*self.answer, self._basis, *self.warnings, *tables, *self._plans, *self._dropped])
+        return "\n\n".join([*self.answer, self._basis, *self._told, *tables, *self._plans, *self._dropped])
 
     def to_markdown(self) -> str:
         """A Markdown page: the answer, the warnings, the tables, and the plan."""
-        words = [escape(text) for text in (*self.answer, self._basis, *self.warnings)]
+        words = [escape(text) for text in (*self.answer, self._basis, *self._told)]
         tables = [table.to_markdown() for table in self.tables]
         parts = ["# Old impressions for new rankers", *words, *tables, *map(escape, (*self._plans, *self._dropped))]
         return "\n\n".join(parts) + "\n"
+
+    @property
+    def _told(self) -> list[str]:
+        return [warning.text for warning in self.warnings]
 
     @property
     def answer(self) -> list[str]:

@@ -25,7 +25,7 @@ from interleaf.decode.impressions import ShownColumns
 from interleaf.kernels import buckets
 from interleaf.kernels.arrays import Array, Impression
 from interleaf.log.arrow import NOT_ISO
-from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventFate
 
 CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough for the CPU's caches
 
@@ -113,7 +113,7 @@ class Decoding:
         self.dropped: Counter[str] = Counter()
         self.others: Counter[tuple[str, int]] = Counter()
         metadata = batch.schema.metadata or {}
-        of_column: dict[str, str] = {"time": DropReason.NO_TIME, "events": EventStatus.NO_TIME}
+        of_column: dict[str, str] = {"time": DropReason.NO_TIME, "events": EventFate.NO_TIME}
         self.examples = {of_column[name]: metadata[key].decode() for name, key in NOT_ISO.items() if key in metadata}
         self._rules: list[str] = []
         ids = text_column(batch.column("impression"))

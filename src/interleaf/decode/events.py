@@ -17,7 +17,7 @@ from interleaf.errors import DataError, raise_errors
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log import schema
-from interleaf.log.drop_reasons import MAX_EVENTS, DropReason, EventStatus
+from interleaf.log.drop_reasons import MAX_EVENTS, DropReason, EventFate
 from interleaf.log.event_join import merge_copies
 
 
@@ -70,7 +70,7 @@ class Counting:
 
 
 _EVENT_NOT_SHOWN, _TOO_MANY_EVENTS = DropReason.EVENT_NOT_SHOWN.mark, DropReason.TOO_MANY_EVENTS.mark
-_FATES = list(EventStatus)[:10]  # the ones that are decided here
+_FATES = list(EventFate)[:10]  # the ones that are decided here
 _COUNTED, _REPEATED, _EARLY, _LATE, _SHORT, _OTHER, _NEXT, _TIMELESS, _VALUELESS, _GUARDED = range(10)
 _ONLY_GUARDED = np.int32(-2)  # in place of the index of a counted kind
 ONE = 2**24  # sums of scores and values are whole numbers of 1 / ONE

@@ -13,7 +13,7 @@ from interleaf.decode.attributes import check_attributes
 from interleaf.errors import DataError, join_names, suggest
 from interleaf.execution.session_rows import SessionRows
 from interleaf.execution.task import BatchPart, Task
-from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
+from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.tally import About, Fact, Tally
@@ -76,8 +76,8 @@ class TallyCollector:
         self._kinds: set[str] = set()
         self.sample = Sample()
 
-    def assume(self, sentences: Iterable[str]) -> None:
-        self._assumptions |= dict.fromkeys(sentences)
+    def assume(self, codes: Iterable[str]) -> None:
+        self._assumptions |= dict.fromkeys(codes)
 
     def add(self, processed: BatchPart) -> None:
         self.dropped += processed.dropped
@@ -199,13 +199,13 @@ class TallyCollector:
         if main.group in self._session_rows:
             self._session_rows[main.group].count([total], self._task.scoring.gap or 0.0)
         self._leave_out(total, main, chosen)
-        total.facts += Counter({Fact.ASSUMED.of(sentence): 1 for sentence in self._assumptions})
+        total.facts += Counter({Fact.ASSUMED.of(code): 1 for code in self._assumptions})
         total.dropped += self.dropped
         total.events += self.events
         return total
 
     def _with_example(self, reason: str) -> str:
-        text = f"{'events ' if reason == EventStatus.NO_TIME else ''}{text_of(reason)}"
+        text = f"{'events ' if reason == EventFate.NO_TIME else ''}{text_of(reason)}"
         return f"{text}, for example {self.examples[reason]}" if reason in self.examples else text
 
     def _leave_out(self, total: Tally, main: TallyKey, chosen: list[TallyKey]) -> None:

@@ -190,7 +190,7 @@ class Foreign:
         """The number of the ranker that owns each hit."""
         owners = _numbers(part.owners, self._rankers)
         lacking = np.bincount(part.lists[owners == NOBODY], minlength=len(usable))[usable] > 0
-        self._counts[ImportNote.UNKNOWN_OWNER] += int(lacking.sum())
+        self._counts[ImportNote.OWNER_MISSING] += int(lacking.sum())
         some, places = part.naming
         named = _numbers(part.events["owner"].take(pa.array(some)), self._rankers)
         self._counts[ImportNote.TWO_OWNERS] += int((owners[places] != named).sum())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from interleaf.errors import DataError, join_names
 from interleaf.methods.registry import FOREIGN
-from interleaf.stable_codes import Code
+from interleaf.stable_codes import Code, Note
 
 if TYPE_CHECKING:
     from interleaf.log.files import Paths
@@ -38,14 +38,6 @@ ENGINE = "engine"  # the only ranker of a log without comparison
 UNDATED = datetime(2000, 1, 1, tzinfo=UTC)  # start of times in formats without dates; not 1970, which an analysis drops
 LOW_JOIN_RATE = 0.5  # below this share, warn
 
-NO_TEAMS_SCHEMES = (
-    "lists with teams and without ranks: the schemes binary, click and normalized of team draft work on them"
-)
-MAY_BE_UNMIXED = (
-    "no list is known to have documents of two configurations: if this was an A/B test, do not compare clicks inside "
-    "lists; log search_config with impression events to make sure"
-)
-
 
 class ImportNote(Code):
     """What an importer converts, guesses or leaves out: its code, its text, and the remedy."""
@@ -53,7 +45,6 @@ class ImportNote(Code):
     QUERY_WITHOUT_ID = "query_without_id", "query without a query_id", "log the id that the engine returns"
     QUERY_WITHOUT_TIME = "query_without_time", "query without a valid time", "write ISO 8601 or epoch milliseconds"
     NOTHING_SHOWN = "nothing_shown", "query without hits", "log query_response_hit_ids, or impression events"
-    GAPS_IN_LIST = "gaps_in_list", "impression events with gaps", "log one for every shown document, with its ordinal"
     HIT_WITHOUT_ID = "hit_without_id", "query with a hit that is not an id", "give hits as texts"
     QUERY_REPEATED = "query_repeated", "query that came again", "it counts once"
     QUERY_COMPLETED = "query_completed", "query that came again with more fields", "it counts once, with all fields"
@@ -94,14 +85,27 @@ class ImportNote(Code):
     ATTRIBUTE_NOT_TEXT = "attribute_not_text", "attribute that is not text", "left out; the plugin keeps texts only"
     OTHER_UNIT = "other_unit", "unit of another kind", "the chosen unit was not known, so the next one was used"
     UNKNOWN_UNIT = "unknown_unit", "unit that is not known", "the impression is its own unit; log client_id"
-    UNKNOWN_OWNER = (
-        "unknown_owner",
+    OWNER_MISSING = (
+        "owner_missing",
         "list with a document of no known owner",
         "log search_config; fairness is not checked",
     )
     ONE_CONFIGURATION = "one_configuration", "list of one configuration", "each is an arm, as in an A/B test"
     UNKNOWN_CONFIGURATION = "unknown_configuration", "list of an unknown configuration", "left out; log search_config"
     TWO_OWNERS = "two_owners", "hit with two owners", "the first one counts"
+    JOIN_RATE = "join_rate", "{:.1%} of events with an object_id have it among their query's hits{}"
+    ORDINALS = "ordinals", "ordinals{} {}"
+    UNIT = "unit", "the unit is the {}"
+    WITHOUT_RANKS = (
+        "without_ranks",
+        "lists with teams and without ranks: the schemes binary, click and normalized of team draft work on them",
+    )
+    MAY_BE_UNMIXED = (
+        "may_be_unmixed",
+        "no list is known to have documents of two configurations: if this was an A/B test, do not compare clicks "
+        "inside lists; log search_config with impression events to make sure",
+    )
+    READ_AS = "read_as", "{}"
 
 
 @dataclass
@@ -125,22 +129,22 @@ class ImportResult:
         self.counts[reason] += count
         self.examples.setdefault(reason, where)
 
-    def notes(self) -> list[str]:
-        """Sentences: what was found, how often, and the remedy."""
+    def notes(self) -> list[Note]:
+        """What was found, how often, and the remedy."""
         notes = [_join_note(self.join_rate)] if self.join_rate is not None else []
         for application, start in self.ordinals.items():
             of = f" of {application}" if application else ""
             guess = "cannot be determined: give --ordinals 0 or 1" if start is None else f"start at {start}"
-            notes.append(f"ordinals{of} {guess}")
+            notes.append(ImportNote.ORDINALS.note(of, guess))
         if self.unit is not None:
-            notes.append(f"the unit is the {self.unit}")
+            notes.append(ImportNote.UNIT.note(self.unit))
         if self.without_ranks:
-            notes.append(NO_TEAMS_SCHEMES)
+            notes.append(ImportNote.WITHOUT_RANKS.note())
         if self.may_be_unmixed:
-            notes.append(MAY_BE_UNMIXED)
-        return notes + self.remarks + self.count_notes()
+            notes.append(ImportNote.MAY_BE_UNMIXED.note())
+        return [*notes, *map(_remark, self.remarks), *self.count_notes()]
 
-    def count_notes(self) -> list[str]:
+    def count_notes(self) -> list[Note]:
         """Every reason that occurred: how often, the first example, and the remedy."""
         from interleaf.log.drop_reasons import text_of  # here, because the command line imports this module
 
@@ -148,27 +152,36 @@ class ImportResult:
         for reason, count in (+self.counts).most_common():
             example = f" (first: {self.examples[reason]})" if reason in self.examples else ""
             text, remedy = (reason.text, reason.remedy) if isinstance(reason, Code) else (text_of(reason), "")
-            notes.append(f"{count:,} × {text}{example}" + (f": {remedy}" if remedy else ""))
+            sentence = f"{count:,} × {text}{example}" + (f": {remedy}" if remedy else "")
+            notes.append(Note(reason.partition(":")[0], sentence))
         return notes
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
         names = ("impressions", "events", "join_rate", "ordinals", "unit", "rankers")
         values = {name: getattr(self, name) for name in names}
-        return values | {"counts": dict(self.counts), "notes": self.notes()}
+        return values | {"counts": dict(self.counts), "notes": [note.to_dict() for note in self.notes()]}
 
     def __str__(self) -> str:
-        return "\n  ".join([f"{self.impressions:,} impressions, {self.events:,} events", *self.notes()])
+        return "\n  ".join(
+            [f"{self.impressions:,} impressions, {self.events:,} events", *(note.text for note in self.notes())]
+        )
 
 
-def _join_note(rate: float) -> str:
-    note = f"{rate:.1%} of events with an object_id have it among their query's hits"
-    if rate >= LOW_JOIN_RATE:
-        return note
-    return (
-        f"{note}: LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field "
-        "whose values events carry as object_id"
+def _remark(key: str) -> Note:
+    """The note of a code of `Assumption`, or of a sentence without a code of its own."""
+    from interleaf.log.drop_reasons import text_of
+
+    text = text_of(key)
+    return ImportNote.READ_AS.note(text) if text == key else Note(key.partition(":")[0], text)
+
+
+def _join_note(rate: float) -> Note:
+    low = (
+        ": LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field whose "
+        "values events carry as object_id"
     )
+    return ImportNote.JOIN_RATE.note(rate, "" if rate >= LOW_JOIN_RATE else low)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from interleaf.importers.partition import Partition, lists_of
 from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
+from interleaf.log.drop_reasons import DropReason
 from interleaf.log.event_join import MergedCopies, merge_copies
 
 LEFT_OUT = -(2**31)  # the rank of an event that does not count
@@ -151,7 +152,7 @@ class Joiner:
 
     def _reasons(self, part: Partition) -> Iterator[tuple[str, Array]]:
         is_foreign = ~part.is_ours
-        yield ImportNote.GAPS_IN_LIST, part.has_gaps
+        yield DropReason.GAPS_IN_LIST, part.has_gaps
         yield ImportNote.NOTHING_SHOWN, ~part.has_list & is_foreign
         yield ImportNote.QUERY_WITHOUT_TIME, np.asarray(pc.is_null(part.queries["time"]))
         if self._evidence.ours:

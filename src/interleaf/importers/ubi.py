@@ -182,7 +182,7 @@ def _check_count(count: int, imported: ImportResult, files: Sequence[LogFile]) -
     """Raise DataError if there are no impressions."""
     if not count:
         named = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"
-        reasons = "; ".join(imported.count_notes())
+        reasons = "; ".join(note.text for note in imported.count_notes())
         raise DataError(f"there is no query to import in {named} ({reasons or 'no record at all'})")
 
 

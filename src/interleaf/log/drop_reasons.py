@@ -1,4 +1,4 @@
-"""Codes for why a row of a log is dropped and for what became of each event, with their texts.
+"""Codes for why a row of a log is dropped and for what became of each event, and the texts of all codes of a log.
 
 Counts have a code as their key, or `code:detail` if the text has a placeholder for a detail: `wrong_value:teams`.
 """
@@ -42,7 +42,7 @@ class DropReason(Code):
     CREDIT_TOO_LARGE = "credit_too_large", "credit too large to add up"
     EXCLUDED = "excluded", "excluded: {}"
     WRONG_PAGE = "wrong_page", "a page that does not continue the page before"
-    UNKNOWN_METHOD = "unknown_method", "{}"
+    UNKNOWN_METHOD = "unknown_method", "a method that cannot be used: {}"
     NOT_INTERLEAVED = "not_interleaved", f"arm {schema.INTERLEAVED!r} with method {{}}, which compares nothing"
     ONE_RANKER = "one_ranker", "only one ranker, so there is nothing to compare"
     LINE_TOO_LONG = "line_too_long", "line is too long", "give one record per line"
@@ -56,19 +56,26 @@ class DropReason(Code):
     WRONG_VALUE = "wrong_value", "wrong '{}'"
     NO_EVENT_VALUE = "no_event_value", "event without '{}'"
     WRONG_EVENT_VALUE = "wrong_event_value", "event with wrong '{}'"
-    GAPS_IN_LIST = "gaps_in_list", "results of a list with gaps in their positions"
+    GAPS_IN_LIST = (
+        "gaps_in_list",
+        "results of a list with gaps in their positions",
+        "log every shown document, with its position",
+    )
     TWO_AT_POSITION = "two_at_position", "two documents at one position of a list"
     UNKNOWN_OWNER = "unknown_owner", "a document whose owner is not a ranker of the experiment"
     NOT_REPRODUCED = "not_reproduced", "rankings and key that do not give the shown list"
 
 
-class EventStatus(Code):
-    """What became of an event. Kernels count events by the position of the status here."""
+class EventFate(Code):
+    """What became of an event, in a log or in the store. Kernels count events by the position of the fate here.
+
+    The store accepts an event, or keeps it apart for one of the reasons that follow `ACCEPTED`, or one of those above.
+    """
 
     COUNTED = "counted", "counted"
     REPEATED = "repeated", "repeated"
-    EARLY = "before_impression", "before its impression"
-    LATE = "past_window", "past the window"
+    EARLY = "early", "before its impression"
+    LATE = "late", "past the window"
     SHORT_DWELL = "short_dwell", "dwell too short"
     OTHER_KIND = "other_kind", "of another kind"
     NOT_FIRST = "not_first", "after the first"
@@ -79,9 +86,16 @@ class EventStatus(Code):
     UNPLACED = "unplaced", "without an impression in any experiment"
     FIXED_SLOT = "fixed_slot", "on a fixed document, such as an ad"
     NOT_ON_LIST = "event_not_on_list", "on a document that the list does not show"
+    ACCEPTED = "accepted", "accepted"
+    UNKNOWN_IMPRESSION = "unknown_impression", "unknown impression"
+    RANK_NOT_SHOWN = "rank_not_shown", "rank not shown"
+    DOCUMENT_NOT_SHOWN = "document_not_shown", "document not shown"
+    FUTURE = "future", "from the future"
+    NOT_SHOWN_TO_UNIT = "not_shown_to_unit", "no impression that takes events by unit showed it"
+    FOLDED = "folded", "arrived after folding"
 
 
-_TEXTS = {str(code): code.text for codes in (DropReason, EventStatus) for code in codes}
+_TEXTS = {str(code): code.text for codes in (DropReason, EventFate, schema.Assumption) for code in codes}
 
 
 def text_of(key: str) -> str:

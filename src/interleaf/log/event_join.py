@@ -29,7 +29,7 @@ from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.arrow import gather_batches
 from interleaf.log.csv_rows import csv_objects
-from interleaf.log.drop_reasons import EventStatus
+from interleaf.log.drop_reasons import EventFate
 from interleaf.log.files import LogFile
 from interleaf.log.jsonl import (
     LineError,
@@ -307,7 +307,7 @@ class JoinedLines:
             return inside
         events = merge_events(inside + lines)
         if repeated := len(inside) + len(lines) - len(events):
-            self._counts.events[EventStatus.REPEATED] += repeated
+            self._counts.events[EventFate.REPEATED] += repeated
         return sorted(events, key=event_order) if lines else events
 
     def lines_of(self, impression: str) -> list[dict[str, Any]]:
@@ -319,7 +319,7 @@ class JoinedLines:
         if self._impressions and not self._have_events and not self._lines.count:
             self._counts.assumptions[schema.NO_EVENT_LINES] = None
         if unmatched := self._lines.unmatched:
-            self._counts.events[EventStatus.UNMATCHED] += unmatched
+            self._counts.events[EventFate.UNMATCHED] += unmatched
         if self._counts.examples and not self._impressions and not self._lines.count:
             example = next(iter(self._counts.examples.values()))
             raise DataError(f"no line can be used, of {self._counts.dropped.total():,}; the first: {example}")

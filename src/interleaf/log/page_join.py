@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.log.event_join import event_order, merge_events
 
 Row = dict[str, Any]
@@ -93,8 +93,8 @@ class PageJoiner:
             row, repeated, contradictions, lost_events, copies = join_pages(group, lines)
             rows += [row, *repeated]
             self.dropped[DropReason.WRONG_PAGE] += contradictions
-            self.events[EventStatus.UNMATCHED] += lost_events
-            self.events[EventStatus.REPEATED] += copies
+            self.events[EventFate.UNMATCHED] += lost_events
+            self.events[EventFate.REPEATED] += copies
         if rows:
             schemas = [
                 pa.schema([field.with_type(_plain(field.type)) for field in batch.schema]) for batch in self._held

@@ -25,7 +25,7 @@ class LogReading(ReadCounts):
     `columns` are the columns that at least one file has; JSON lines may have all of them. `rows` is the number of
     impressions, None while it is not known. While the log is read, `dropped` counts the lines that cannot be used, by
     reason, `examples` has the first of each, and `events` counts events that came twice (`repeated`) or without an
-    impression (`unmatched`). `assumptions` are sentences about what the log does not say, such as its time zone.
+    impression (`unmatched`). `assumptions` are codes of what the log does not say, such as its time zone.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ def _of_files(files: list[LogFile], projection: Projection, batch_size: int, pro
         for _, info in infos:
             counts.add(info.counts)
 
-    assumptions = (sentence for _, info in infos for sentence in info.counts.assumptions)
+    assumptions = (code for _, info in infos for code in info.counts.assumptions)
     return LogReading(columns, rows, batches, progress, assumptions)
 
 

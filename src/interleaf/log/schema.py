@@ -18,6 +18,7 @@ import pyarrow as pa
 from interleaf.errors import DataError
 from interleaf.kernels.randomness import Keyed
 from interleaf.methods.registry import ONE_LIST
+from interleaf.stable_codes import Code
 
 VERSION = 1
 VERSION_KEY = b"interleaf.schema"
@@ -159,10 +160,18 @@ DEFAULTS: dict[str, Any] = {
 }
 MAX_SHOWN = 1000  # documents per list
 IDS = ("documents", "rankings", "impression", "unit", "session", "query")  # may be integers, which become text
-NO_EXPERIMENT = "there is no column 'experiment': all rows are read as one experiment"
-NO_EVENTS = "there is no column 'events': no list has a click"
-NO_EVENT_LINES = "no line has 'events', and no line is an event: no list has a click"
-NAIVE_TIMES = "times without a time zone are read as UTC"
+
+
+class Assumption(Code):
+    """What a log does not say, and how it is read."""
+
+    NO_EXPERIMENT = "no_experiment", "there is no column 'experiment': all rows are read as one experiment"
+    NO_EVENTS = "no_events", "there is no column 'events': no list has a click"
+    NO_EVENT_LINES = "no_event_lines", "no line has 'events', and no line is an event: no list has a click"
+    NAIVE_TIMES = "naive_times", "times without a time zone are read as UTC"
+
+
+NO_EXPERIMENT, NO_EVENTS, NO_EVENT_LINES, NAIVE_TIMES = Assumption
 TIME_EXAMPLE = "2026-11-16T10:00:00Z"  # how texts give times
 
 SCHEMA = pa.schema([column.field for column in COLUMNS], metadata={VERSION_KEY: str(VERSION).encode()})
@@ -209,9 +218,11 @@ def problems_of(schema: pa.Schema) -> list[str]:
 
 
 def assumptions_of(schema: pa.Schema) -> list[str]:
-    """The assumptions needed to read a log with this schema, one sentence each."""
+    """The codes of the assumptions needed to read a log with this schema."""
     types = {field.name: field.type for field in schema}
-    found = [sentence for name, sentence in (("experiment", NO_EXPERIMENT), ("events", NO_EVENTS)) if name not in types]
+    found: list[str] = [
+        code for name, code in (("experiment", NO_EXPERIMENT), ("events", NO_EVENTS)) if name not in types
+    ]
     events = types.get("events")
     fields = events.value_type if events is not None and _is_list(events) else pa.struct([])
     inside = [field.type for field in fields if field.name == "time"] if pa.types.is_struct(fields) else []

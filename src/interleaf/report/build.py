@@ -232,7 +232,7 @@ def _notes(tally: Tally, settings: ReportSettings) -> Iterator[tuple[NoteCode, s
     examples = sorted(Fact.EXAMPLE.details(facts))[:MAX_EXAMPLES]
     sentences = {
         NoteCode.ROWS_LEFT_OUT: [f"impressions of {which}, left out: {number:,}" for which, number in sorted(left_out)],
-        NoteCode.READ_AS: sorted(Fact.ASSUMED.details(facts)),
+        NoteCode.READ_AS: sorted(map(text_of, Fact.ASSUMED.details(facts))),
         NoteCode.NO_MATCH: sorted(what for what, n in Fact.NO_MATCH.details(facts).items() if n == tally.impressions),
         NoteCode.UNUSABLE_EXAMPLE: [Fact.EXAMPLE.text.format(example) for example in examples],
     }

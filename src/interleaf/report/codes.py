@@ -36,7 +36,7 @@ class CheckCode(StrEnum):
     EVENTS_LATE = "events_late"
     EVENTS_REPEATED = "events_repeated"
     EVENTS_IDLE = "events_idle"
-    EVENTS_WITHOUT_TIME = "events_without_a_time_in_iso_8601"
+    EVENTS_WITHOUT_TIME = "events_without_time"
     EVENTS_UNPLACED = "events_unplaced"
     EVENTS_OVER_TIME = "events_over_time"
     CLICKS_BY_RANK = "clicks_by_rank"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
+from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, grade_share, health_check
 from interleaf.report.model import FAILED, SKIPPED
@@ -150,16 +150,16 @@ def events_counted(data: CheckInput) -> CheckResult | None:
     kind, dwell time and window. Shown only if it fails.
     """
     tally = data.tally
-    came = tally.events.total() - tally.events[EventStatus.UNPLACED]
+    came = tally.events.total() - tally.events[EventFate.UNPLACED]
     if tally.impressions < MIN_IMPRESSIONS:
         return None
-    if counted := tally.events[EventStatus.COUNTED]:
+    if counted := tally.events[EventFate.COUNTED]:
         lists = int(tally.scores.impressions.sum())
         figure = f"none on {lists:,} interleaved lists, {counted:,} on other arms"
         is_lost = lists >= MIN_IMPRESSIONS and not tally.scores.clicked.any()
         return CheckResult(FAILED, figure, "log the events on interleaved lists, too") if is_lost else None
     if came:
-        placed = [(fate, number) for fate, number in tally.events.most_common() if fate != EventStatus.UNPLACED]
+        placed = [(fate, number) for fate, number in tally.events.most_common() if fate != EventFate.UNPLACED]
         fates = ", ".join(f"{number:,} {text_of(fate)}" for fate, number in placed)
         counted_kinds = tally.about.events or "no events"
         remedy = f"the report counts {counted_kinds}: name a kind that the log has, and check dwell time and window"
@@ -180,7 +180,7 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
 
 def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
     """A check of the share of these events among all events, except those without an impression in any experiment."""
-    total = tally.events.total() - tally.events[EventStatus.UNPLACED]
+    total = tally.events.total() - tally.events[EventFate.UNPLACED]
     return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
 
 
@@ -191,17 +191,17 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     """
     causes = sorted(Fact.UNMATCHED.details(data.tally.facts).items())
     remedy = _NAME_IMPRESSION if causes else "their impressions are not in the log: send both, or wait for late files"
-    result = _lost(data.tally, data.tally.events[EventStatus.UNMATCHED], remedy)
-    by_cause = "".join(f"; {cause}: {number:,}" for cause, number in causes)
+    result = _lost(data.tally, data.tally.events[EventFate.UNMATCHED], remedy)
+    by_cause = "".join(f"; {text_of(cause)}: {number:,}" for cause, number in causes)
     return result._replace(figure=result.figure + by_cause)
 
 
-@health_check(CheckCode.EVENTS_NOT_ON_LIST, f"Events {EventStatus.NOT_ON_LIST.text}")
+@health_check(CheckCode.EVENTS_NOT_ON_LIST, f"Events {EventFate.NOT_ON_LIST.text}")
 def events_not_on_list(data: CheckInput) -> CheckResult | None:
     """Some events are on documents that are not in the list. Clicks on ads are fine; otherwise look for ids that are
     written differently in the two tables. Shown only for logs that were joined from two tables.
     """
-    number = data.tally.events[EventStatus.NOT_ON_LIST]
+    number = data.tally.events[EventFate.NOT_ON_LIST]
     remedy = "fine for ads; otherwise log the same document ids in both tables"
     return _lost(data.tally, number, remedy, fail=1.0) if number else None
 
@@ -210,14 +210,14 @@ def events_not_on_list(data: CheckInput) -> CheckResult | None:
 def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""
     remedy = "correct the clocks, or the order in which impressions and events are written"
-    return _lost(data.tally, data.tally.events[EventStatus.EARLY], remedy)
+    return _lost(data.tally, data.tally.events[EventFate.EARLY], remedy)
 
 
 @health_check(CheckCode.EVENTS_LATE, "Events past the window")
 def events_late(data: CheckInput) -> CheckResult:
     """Do events come within the window? If not, and people take that long, make the window longer."""
     remedy = "they came too late to count; make the window longer if people take that long"
-    return _lost(data.tally, data.tally.events[EventStatus.LATE], remedy, fail=1.0)
+    return _lost(data.tally, data.tally.events[EventFate.LATE], remedy, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_REPEATED, "Events repeated")
@@ -226,7 +226,7 @@ def events_repeated(data: CheckInput) -> CheckResult:
     Above that, look for code that sends events again and again.
     """
     remedy = "they were sent several times and counted once"
-    return _lost(data.tally, data.tally.events[EventStatus.REPEATED], remedy, warn=0.5, fail=1.0)
+    return _lost(data.tally, data.tally.events[EventFate.REPEATED], remedy, warn=0.5, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_IDLE, f"Events {Fact.IDLE.text}")
@@ -239,20 +239,20 @@ def events_idle(data: CheckInput) -> CheckResult | None:
     return _lost(data.tally, idle, remedy, fail=1.0) if idle else None
 
 
-@health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {EventStatus.NO_TIME.text}")
+@health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {EventFate.NO_TIME.text}")
 def events_without_time(data: CheckInput) -> CheckResult | None:
     """The times of some events cannot be read. Fix the code that writes the log. Shown only if there are any."""
-    number = data.tally.events[EventStatus.NO_TIME]
+    number = data.tally.events[EventFate.NO_TIME]
     result = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
     return result._replace(figure=f"{result.figure} have no time that can be read") if number else None
 
 
-@health_check(CheckCode.EVENTS_UNPLACED, f"Events {EventStatus.UNPLACED.text}")
+@health_check(CheckCode.EVENTS_UNPLACED, f"Events {EventFate.UNPLACED.text}")
 def events_unplaced(data: CheckInput) -> CheckResult | None:
     """Some events match no impression of any experiment. Look for wrong ids and lost responses. Shown only for a
     service.
     """
-    unplaced = data.tally.events[EventStatus.UNPLACED]
+    unplaced = data.tally.events[EventFate.UNPLACED]
     return CheckResult(
         grade_share(unplaced / data.tally.events.total(), 0.01, 1.0),
         f"{unplaced:,} events of the store match no impression in it; they may belong to this experiment or another",

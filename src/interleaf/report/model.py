@@ -38,6 +38,21 @@ class VerdictCode(Code):
     UNDECIDED = "undecided", "none of the above is shown yet"
 
 
+class UndecidedCode(Code):
+    """Why no ranker is preferred to another."""
+
+    NO_LISTS = "no_lists", "the log has no interleaved lists"
+    NO_EVENTS = "no_events", "there are no events yet"
+    EVENTS_UNMATCHED = "events_unmatched", "events came, and none matches a list"
+    EVENTS_ELSEWHERE = "events_elsewhere", "all events that count are on other arms"
+    EVENTS_NOT_COUNTED = "events_not_counted", "events came, and none counts"
+    EVENTS_UNUSABLE = "events_unusable", "no event can be read"
+    NO_PREFERENCE = "no_preference", "all scores are 0"
+    TOO_UNIFORM = "too_uniform", "all lists with a preference favour one ranker, so there is no interval"
+    TOO_EARLY = "too_early", "there is no interval yet"
+    NOT_SHOWN = "not_shown", "the interval contains 0"
+
+
 class GuardrailCode(Code):
     """What a guardrail shows; harm is the difference to the other arm, in the direction that is worse."""
 
@@ -349,6 +364,7 @@ class Verdict:
     """The answer in a sentence. Without a `winner`, no difference is shown. `why` lists failed health checks.
 
     `codes` are all `VerdictCode`s that apply, and `code` is the first of them. `next_step` says what to do now.
+    `undecided_because` is an `UndecidedCode`, empty if the report states a preference, or that rankers are alike.
     `broken_guardrails` has a sentence for each broken guardrail; these do not change the winner.
     """
 
@@ -360,6 +376,7 @@ class Verdict:
     next_step: str = ""
     codes: tuple[str, ...] = ()
     broken_guardrails: tuple[str, ...] = ()
+    undecided_because: str = ""
 
 
 @dataclass(frozen=True)

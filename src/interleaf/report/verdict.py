@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from interleaf.log.drop_reasons import EventStatus, text_of
+from interleaf.log.drop_reasons import EventFate, text_of
 from interleaf.report import model
 from interleaf.report.format import format_signed, span
 from interleaf.report.log_checks import unusable_events
-from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, Verdict, VerdictCode
+from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, UndecidedCode, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings
 
 UNLIKELY = 0.1  # chance of a decision below which to advise to stop
 NOTHING = Totals(0, 0, 0, True, None, None)
+
+
+class VerdictAnswer(NamedTuple):
+    """The sentence of a verdict, and the winner; or why no ranker is preferred, an `UndecidedCode`."""
+
+    sentence: str
+    winner: str | None = None
+    because: str = ""
 
 
 def verdict(
@@ -31,19 +40,20 @@ def verdict(
     `value_cap`: events count by their values, per person and up to this cap.
     """
     failed = list_failed(checks)
-    sentence, winner = _answer(comparisons, settings, totals, counted, value_cap)
+    sentence, winner, because = _answer(comparisons, settings, totals, counted, value_cap)
     if counted:
         sentence += f" This is an A/B test on {counted}: each person sees the list of one ranker."
     codes = _codes(comparisons, winner, settings, bool(failed))
     code = codes[0]
     if VerdictCode.DISAGREE in codes and len(comparisons) == 1:
-        sentence = _disagreement(comparisons[0], activity)
+        sentence, because = _disagreement(comparisons[0], activity), ""
     if failed:
         sentence = f"Do not trust this yet: {len(failed)} health check{'s' * (len(failed) > 1)} failed. {sentence}"
     step = _next_step(code, winner, settings, totals, comparisons)
     if code == VerdictCode.PREFERRED and not counted and any(one.is_loss_of(winner) for one in lifts):
         step = f"Compare both in an A/B test before you make {winner} live: its own list would get fewer clicks."
-    return Verdict(sentence, winner, not failed, failed, code.value, step, tuple(one.value for one in codes))
+    statements = tuple(one.value for one in codes)
+    return Verdict(sentence, winner, not failed, failed, code.value, step, statements, undecided_because=str(because))
 
 
 def list_failed(checks: Sequence[Check]) -> tuple[str, ...]:
@@ -99,7 +109,7 @@ def _next_step(
     if winner is not None:
         return f"Make {winner} live, and compare the next candidate with it."
     if not any(one.clicked for one in comparisons):
-        if comparisons and _without_events(totals):
+        if comparisons and _without_events(totals) is not None:
             return "Check that events name the list they belong to, and that the report counts their kind and time."
         return "Check that lists and clicks reach the log, and look again after the first clicks."
     if code == VerdictCode.NO_WORSE:
@@ -122,90 +132,105 @@ def _next_step(
 
 def _answer(
     comparisons: Sequence[Comparison], settings: ReportSettings, totals: Totals, counted: str, value_cap: float | None
-) -> tuple[str, str | None]:
+) -> VerdictAnswer:
     if not comparisons:
         dropped = " that could be used" if totals.dropped else ""
-        return f"The log has no interleaved lists{dropped}, so no ranker is compared with another.", None
+        sentence = f"The log has no interleaved lists{dropped}, so no ranker is compared with another."
+        return VerdictAnswer(sentence, because=UndecidedCode.NO_LISTS)
     if comparisons[0].clicked == 0 and (nothing := _without_events(totals)):
-        return nothing, None
+        return nothing
     if len(comparisons) > 1:
         return _of_many(comparisons, settings)
     one = comparisons[0]
     return _of_arms(one, settings, counted, value_cap) if counted else _of_two(one, settings, value_cap)
 
 
-def _without_events(totals: Totals) -> str:
+def _without_events(totals: Totals) -> VerdictAnswer | None:
     """Why no event counts on an interleaved list, if some came."""
-    if lost := totals.events.get(EventStatus.UNMATCHED, 0):
-        return f"No event has reached a list: {lost:,} events came, and none matches a list that was shown."
-    if counted := totals.events.get(EventStatus.COUNTED, 0):
-        return f"No event has reached an interleaved list: all {counted:,} counted events are on other arms."
-    fates = {fate: number for fate, number in totals.events.items() if number and fate != EventStatus.UNPLACED}
-    if fates == {EventStatus.OTHER_KIND: (number := totals.events.get(EventStatus.OTHER_KIND, 0))}:
+    if lost := totals.events.get(EventFate.UNMATCHED, 0):
+        sentence = f"No event has reached a list: {lost:,} events came, and none matches a list that was shown."
+        return VerdictAnswer(sentence, because=UndecidedCode.EVENTS_UNMATCHED)
+    if counted := totals.events.get(EventFate.COUNTED, 0):
+        sentence = f"No event has reached an interleaved list: all {counted:,} counted events are on other arms."
+        return VerdictAnswer(sentence, because=UndecidedCode.EVENTS_ELSEWHERE)
+    fates = {fate: number for fate, number in totals.events.items() if number and fate != EventFate.UNPLACED}
+    if fates == {EventFate.OTHER_KIND: (number := totals.events.get(EventFate.OTHER_KIND, 0))}:
         others = "1 event is" if number == 1 else f"{number:,} events are"
-        return f"No event of the kinds that count has come: {others} of another kind."
+        sentence = f"No event of the kinds that count has come: {others} of another kind."
+        return VerdictAnswer(sentence, because=UndecidedCode.EVENTS_NOT_COUNTED)
     if fates:
         counts = ", ".join(f"{number:,} {text_of(fate)}" for fate, number in fates.items())
-        return f"Events came, but none counts: {counts}."
+        return VerdictAnswer(f"Events came, but none counts: {counts}.", because=UndecidedCode.EVENTS_NOT_COUNTED)
     if unusable := unusable_events(totals.dropped):
-        return f"No event has reached a list: {unusable}."
-    lost = totals.events.get(EventStatus.UNPLACED, 0)
-    return f"No event has reached a list; {lost:,} events came that match no list of any experiment." if lost else ""
+        return VerdictAnswer(f"No event has reached a list: {unusable}.", because=UndecidedCode.EVENTS_UNUSABLE)
+    if lost := totals.events.get(EventFate.UNPLACED, 0):
+        sentence = f"No event has reached a list; {lost:,} events came that match no list of any experiment."
+        return VerdictAnswer(sentence, because=UndecidedCode.EVENTS_UNMATCHED)
+    return None
 
 
-def _of_two(one: Comparison, settings: ReportSettings, value_cap: float | None) -> tuple[str, str | None]:
+def _of_two(one: Comparison, settings: ReportSettings, value_cap: float | None) -> VerdictAnswer:
     if one.clicked == 0:
-        return "There are no clicks yet, so there is nothing to compare.", None
+        return VerdictAnswer(
+            "There are no clicks yet, so there is nothing to compare.", because=UndecidedCode.NO_EVENTS
+        )
     if one.estimate == 0 and one.error is None:
+        sentence = f"No click favours {one.first} or {one.second}: every list scores 0."
         if one.wins or one.losses:
-            return f"Clicks favour {one.first} and {one.second} equally: every person's score is 0.", None
-        return f"No click favours {one.first} or {one.second}: every list scores 0.", None
+            sentence = f"Clicks favour {one.first} and {one.second} equally: every person's score is 0."
+        return VerdictAnswer(sentence, because=UndecidedCode.NO_PREFERENCE)
     if one.unanimous is not None:
         number = (one.wins or 0) + (one.losses or 0) or one.clicked
-        return (
+        sentence = (
             f"All {number:,} lists with a preference favour {one.unanimous}, so no interval can be computed: check "
             "that real people clicked, or wait for a list that differs."
-        ), None
+        )
+        return VerdictAnswer(sentence, because=UndecidedCode.TOO_UNIFORM)
     if one.estimate is None or one.interval is None:
-        reason = one.reasons.get("interval", "")
-        return f"It is too early to say which ranker people prefer: {reason}.", None
+        sentence = f"It is too early to say which ranker people prefer: {one.reasons.get('interval', '')}."
+        return VerdictAnswer(sentence, because=UndecidedCode.TOO_EARLY)
     gap = ""
     if value_cap is not None:
         gap = f"the value credited to {one.first} minus that to {one.second}, per person with an event and up to "
         gap += f"{value_cap:.6g} a person,"
     if within := _within_margin(one, settings, gap):
-        return within, one.winner
+        return VerdictAnswer(within, one.winner)
     if one.winner is None:
-        return (
+        sentence = (
             f"No difference between {one.first} and {one.second} is shown yet: {gap or 'the score'} is "
             f"{format_signed(one.estimate)}, "
             f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
-        ), None
+        )
+        return VerdictAnswer(sentence, because=UndecidedCode.NOT_SHOWN)
     shares, sure = _shares(one, one.winner), _sure(one, settings, gap)
-    return f"People prefer {one.winner} to {one.loser}{shares}. The difference is significant: {sure}.", one.winner
+    sentence = f"People prefer {one.winner} to {one.loser}{shares}. The difference is significant: {sure}."
+    return VerdictAnswer(sentence, one.winner)
 
 
-def _of_arms(
-    one: Comparison, settings: ReportSettings, counted: str, value_cap: float | None
-) -> tuple[str, str | None]:
+def _of_arms(one: Comparison, settings: ReportSettings, counted: str, value_cap: float | None) -> VerdictAnswer:
     """Two rankers, each shown to people of its own."""
     if one.clicked == 0:
-        return f"There are no {counted} yet, so there is nothing to compare.", None
+        sentence = f"There are no {counted} yet, so there is nothing to compare."
+        return VerdictAnswer(sentence, because=UndecidedCode.NO_EVENTS)
     if one.estimate is None or one.interval is None:
-        return f"It is too early to say whose list gets more {counted}: {one.reasons.get('interval', '')}.", None
+        sentence = f"It is too early to say whose list gets more {counted}: {one.reasons.get('interval', '')}."
+        return VerdictAnswer(sentence, because=UndecidedCode.TOO_EARLY)
     gap, verb = f"the {counted} per search on lists of {one.first} minus those on lists of {one.second}", "are"
     if value_cap is not None:
         gap, verb = f"the value per person, up to {value_cap:.6g}, for {one.first} minus that for {one.second}", "is"
     if within := _within_margin(one, settings, gap, verb):
-        return within, one.winner
+        return VerdictAnswer(within, one.winner)
     if one.winner is None:
-        return (
+        sentence = (
             f"No difference between {one.first} and {one.second} is shown yet: {gap} {verb} "
             f"{format_signed(one.estimate)}, "
             f"and the data of {one.units:,} units allow anything from {span(one.interval)}."
-        ), None
+        )
+        return VerdictAnswer(sentence, because=UndecidedCode.NOT_SHOWN)
     sure = _sure(one, settings, gap, verb)
-    return f"The list of {one.winner} gets more {counted}. The difference is significant: {sure}.", one.winner
+    return VerdictAnswer(
+        f"The list of {one.winner} gets more {counted}. The difference is significant: {sure}.", one.winner
+    )
 
 
 def _within_margin(one: Comparison, settings: ReportSettings, what: str = "", verb: str = "is") -> str:
@@ -270,7 +295,7 @@ def _sure(one: Comparison, settings: ReportSettings, what: str = "", verb: str =
     return f"{what} {verb} {score} with {settings.confidence:.0%} confidence, {when}"
 
 
-def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tuple[str, str | None]:
+def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> VerdictAnswer:
     """The ranker that beats all others; if there is none, those that beat the control, or how many pairs differ.
 
     If all rankers are alike, or no worse than the control, this is said first.
@@ -285,17 +310,17 @@ def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tup
     if _all_state(VerdictCode.ALIKE, comparisons):
         sentence = f"All rankers are alike: every interval is within the margin. {_meaning(settings)}"
         if not best:
-            return sentence, None
-        return f"{sentence} People prefer {best[0]}, but by less than the margin.", best[0]
+            return VerdictAnswer(sentence)
+        return VerdictAnswer(f"{sentence} People prefer {best[0]}, but by less than the margin.", best[0])
     if best:
-        return f"People prefer {best[0]} to each of the other {len(beats) - 1} rankers.", best[0]
+        return VerdictAnswer(f"People prefer {best[0]} to each of the other {len(beats) - 1} rankers.", best[0])
     better = _better(comparisons, settings)
     if better:
         names = " and ".join(filter(None, [", ".join(better[:-1]), better[-1]]))
-        return f"People prefer {names} to the control {settings.control}; no ranker beats all others.", None
+        return VerdictAnswer(f"People prefer {names} to the control {settings.control}; no ranker beats all others.")
     if _all_state(VerdictCode.NO_WORSE, _about_control(comparisons, settings)):
         worse = f"worse than the control {settings.control} by {settings.margin:g} or more"
-        return f"No candidate is {worse}. {_meaning(settings)}", None
+        return VerdictAnswer(f"No candidate is {worse}. {_meaning(settings)}")
     decided, uniform = sum(map(len, beats.values())), sum(one.unanimous is not None for one in comparisons)
     sentence = (
         f"No ranker beats all others yet: {decided} of {len(comparisons)} pairs show a difference, "
@@ -304,4 +329,4 @@ def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> tup
     if uniform:
         of = "1 of them is" if uniform == 1 else f"{uniform} of them are"
         sentence += f" {of} too uniform to compute an interval: check that real people clicked."
-    return sentence, None
+    return VerdictAnswer(sentence, because=UndecidedCode.TOO_UNIFORM if uniform else UndecidedCode.NOT_SHOWN)

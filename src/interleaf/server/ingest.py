@@ -20,6 +20,7 @@ from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import ChosenGroup, Shown, chance_key, plan_list, unmixed_page
 from interleaf.experiment.settings import CHOOSE
 from interleaf.interleaving.rankings import collapse
+from interleaf.log.drop_reasons import EventFate
 from interleaf.methods.registry import resolve
 from interleaf.server import schemas
 from interleaf.server.auth import BROWSER
@@ -27,7 +28,7 @@ from interleaf.server.schemas import RETRY, ApiError, JsonResponse, refuse_nulls
 from interleaf.server.service import MAX_EVENTS, SECOND, Service
 from interleaf.store.impression_rows import encode_lists
 from interleaf.store.privacy import HASH, KEEP, hash_unit
-from interleaf.store.records import RUNNING, AccessKey, Event, EventFate, Stored, StoredImpression
+from interleaf.store.records import RUNNING, AccessKey, Event, Stored, StoredImpression
 
 NO_TOKEN = (None, "", "None", "null", "undefined")  # how template engines write a missing value
 AHEAD = 300 * SECOND  # how far a caller's clock may be ahead of ours

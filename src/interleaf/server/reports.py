@@ -12,12 +12,12 @@ from itertools import islice
 from interleaf.decode.attributes import query_text
 from interleaf.errors import InterleafError
 from interleaf.experiment.settings import CHOOSE
-from interleaf.log.drop_reasons import EventStatus
+from interleaf.log.drop_reasons import EventFate
 from interleaf.report.build import report
 from interleaf.report.report import Report
 from interleaf.server.cache import CacheEntry, TTLCache
 from interleaf.store.fold import report_settings_of
-from interleaf.store.records import RUNNING, EventFate, VersionCounts
+from interleaf.store.records import RUNNING, VersionCounts
 from interleaf.store.sql import SqlStore
 from interleaf.tally import Fact, Tally
 
@@ -25,13 +25,8 @@ MAX_PAGES = 2  # pages of the log that are searched for the text of a query
 Clock = Callable[[], float]
 MAX_REPORTS = 500  # versions whose latest report is cached
 MIN_TTL, MAX_TTL = 1.0, 5.0  # seconds; the first report of a process compiles kernels and takes longer
-# The status in health checks of an event that is stored but not counted; all other fates are UNMATCHED.
-_STATUS: dict[str, EventStatus] = {
-    EventFate.LATE: EventStatus.LATE,
-    EventFate.FOLDED: EventStatus.LATE,
-    EventFate.EARLY: EventStatus.EARLY,
-    EventFate.FIXED_SLOT: EventStatus.FIXED_SLOT,
-}
+# Fates that health checks count as such; all others are causes of UNMATCHED, but FOLDED is LATE.
+_OWN_CHECKS = EventFate.LATE, EventFate.EARLY, EventFate.FIXED_SLOT
 _NOTHING = {False: "no impressions yet", True: "no impression could be used: all of them are excluded"}
 
 
@@ -74,7 +69,7 @@ class Reports:
         apart, elsewhere = self._lost(stored.state == RUNNING, counts)
         # The last metric includes all kinds that count, so other kinds in it count nowhere.
         last = next(reversed(tallies.values()), None)
-        idle = last.events[EventStatus.OTHER_KIND] if last is not None else 0
+        idle = last.events[EventFate.OTHER_KIND] if last is not None else 0
 
         def find_text(number: int) -> str | None:
             return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
@@ -118,12 +113,15 @@ def with_lost(tally: Tally, apart: Mapping[str, int], elsewhere: int, idle: int)
     """The tally with unmatched events and events of kinds that do not count, for the health checks."""
     events, facts = Counter(tally.events), Counter(tally.facts)
     for fate, number in apart.items():
-        status = _STATUS.get(fate, EventStatus.UNMATCHED)
-        events[status] += number
-        if status == EventStatus.UNMATCHED:
-            facts[Fact.UNMATCHED.of(EventFate(fate).text)] += number
+        if fate == EventFate.FOLDED:
+            events[EventFate.LATE] += number
+        elif fate in _OWN_CHECKS:
+            events[EventFate(fate)] += number
+        else:
+            events[EventFate.UNMATCHED] += number
+            facts[Fact.UNMATCHED.of(fate)] += number
     if elsewhere:
-        events[EventStatus.UNPLACED] += elsewhere
+        events[EventFate.UNPLACED] += elsewhere
     if idle:
         facts[Fact.IDLE] += idle
     return replace(tally, events=events, facts=facts)

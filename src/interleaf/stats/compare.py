@@ -18,18 +18,30 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
+from interleaf.stable_codes import Code
 
-EMPTY = "no impression with an event"
-ONE_BUCKET = "all impressions come from one unit, or from units in one bucket, so chance cannot be estimated"
-ALIKE = "all lists have the same preference, so there is no variance to estimate chance from"
-FEW = "fewer than two effective units: one bucket holds nearly all impressions"
+
+class NoError(Code):
+    """Why a mean has no error."""
+
+    EMPTY = "empty", "no impression with an event"
+    ONE_BUCKET = (
+        "one_bucket",
+        "all impressions come from one unit, or from units in one bucket, so chance cannot be estimated",
+    )
+    ALIKE = "alike", "all lists have the same preference, so there is no variance to estimate chance from"
+    FEW = "few_units", "fewer than two effective units: one bucket holds nearly all impressions"
+
+
+EMPTY, ONE_BUCKET, ALIKE = NoError.EMPTY.text, NoError.ONE_BUCKET.text, NoError.ALIKE.text
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A mean, its standard error between buckets, interval and two-sided p-value; if one is None, `reason` says why.
 
-    `effective_units` is the number of equally large buckets that would vary as much; below 20, the interval is rough.
+    `code` is the stable code of the reason, but for differences of arms. `effective_units` is the number of equally
+    large buckets that would vary as much; below 20, the interval is rough.
     """
 
     value: float | None
@@ -39,6 +51,7 @@ class Estimate:
     effective_units: float | None
     buckets: int
     reason: str = ""
+    code: str = ""
 
     @property
     def deviate(self) -> float | None:
@@ -195,7 +208,7 @@ def _conclude(result: Jackknife, confidence: float) -> tuple[Estimate, ...]:
     from scipy.special import stdtr, stdtrit
 
     problems = [result.buckets == 0, result.buckets == 1, result.errors == 0, result.effective < 2]
-    reasons = np.select(problems, [EMPTY, ONE_BUCKET, ALIKE, FEW], "").tolist()
+    codes = np.select(problems, [*map(str, NoError)], "").tolist()
     degrees = np.where(np.any(problems, axis=0), 1.0, result.effective - 1)
     radius = stdtrit(degrees, 1 - significance(confidence) / 2) * result.errors
     p_values = 2 * stdtr(degrees, -np.abs(quotient(result.values, result.errors)))
@@ -203,14 +216,15 @@ def _conclude(result: Jackknife, confidence: float) -> tuple[Estimate, ...]:
     return tuple(
         Estimate(
             value=float(result.values[column]) if result.buckets[column] else None,
-            error=None if reason else float(result.errors[column]),
-            interval=None if reason else (float(low[column]), float(high[column])),
-            p_value=None if reason else min(1.0, float(p_values[column])),
+            error=None if code else float(result.errors[column]),
+            interval=None if code else (float(low[column]), float(high[column])),
+            p_value=None if code else min(1.0, float(p_values[column])),
             effective_units=float(result.effective[column]) if result.buckets[column] else None,
             buckets=int(result.buckets[column]),
-            reason=reason,
+            reason=NoError(code).text if code else "",
+            code=code,
         )
-        for column, reason in enumerate(reasons)
+        for column, code in enumerate(codes)
     )
 
 

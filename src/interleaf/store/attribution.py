@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import EVERY, MOST_SHOWN, SAME
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store.codec import EncodedRow, decode_row
 from interleaf.store.database import Transaction
 from interleaf.store.experiments import parse_settings
-from interleaf.store.records import MAX_AHEAD, MAX_EARLY, Event, EventFate
+from interleaf.store.records import MAX_AHEAD, MAX_EARLY, Event
 from interleaf.store.units import find_ids, is_sought
 
 MAX_MATCHES = 100  # impressions that get an event if all do; no person sees a document more often

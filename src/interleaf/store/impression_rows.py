@@ -8,10 +8,11 @@ from typing import Any
 
 from interleaf.errors import DataError
 from interleaf.experiment.serving import Noted, draw_lists
+from interleaf.log.drop_reasons import EventFate
 from interleaf.store.attribution import EventMatch, Matching
 from interleaf.store.codec import EncodedRow, decode_row, encode_note, encode_row
 from interleaf.store.database import MAX_BYTES, Row, Transaction, is_kept
-from interleaf.store.records import MAX_EARLY, Event, EventFate, StoredImpression
+from interleaf.store.records import MAX_EARLY, Event, StoredImpression
 from interleaf.store.sql_tables import APART, EVENTS, IMPRESSIONS
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_800_000_000  # the years 1 to 9999

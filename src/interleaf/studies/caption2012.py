@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from interleaf import plots
 from interleaf.caption_bias import CaptionReport, caption
-from interleaf.caption_bias.diagnosis_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, verdict
+from interleaf.caption_bias.diagnosis_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, CaptionCode, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.caption_bias.weighted_scores import centre_score
 from interleaf.importers.trec_session import read_trec_session
@@ -42,7 +42,7 @@ class Case:
     strengths: tuple[float, float]
     captions: float
     lean: float
-    right: tuple[str, ...]
+    right: tuple[CaptionCode, ...]
     what: str
 
     def world(self, seed: int, clicks: str = "realistic") -> World:
@@ -201,10 +201,10 @@ def _diagnoses(reports: Reports) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for case, judged, of_case in reports:
         kinds = {
-            kind: Counter(verdict(one.rescored[0], kind, is_judged=judged).kind for one in of_case)
+            kind: Counter(verdict(one.rescored[0], kind, is_judged=judged).kind.text for one in of_case)
             for kind in (PROBABILITY, ODDS)
         }
-        right = [f"{sum(kinds[kind][name] for name in case.right)} of {len(of_case)}" for kind in kinds]
+        right = [f"{sum(kinds[kind][code.text] for code in case.right)} of {len(of_case)}" for kind in kinds]
         verdicts = ", ".join(f"{name} {number}" for name, number in kinds[PROBABILITY].most_common())
         rows.append((case.name, case.what, "yes" if judged else "no", *right, verdicts))
     columns = ("world", "in it", "judged", "right, captions alike", "right, 1/exp(W X)", "verdicts, captions alike")

@@ -78,7 +78,7 @@ def test_every_event_that_does_not_count_says_why() -> None:
     assert lost({"request_id": None}) == {"no_event_value:impression": 1}
     assert lost({"ts": None}) == {"no_event_value:time": 1}
     assert lost({"doc_id": None}) == {"no_event_value:document": 1}
-    assert lost({"ts": EVENTS[0]["ts"] - timedelta(days=1)}) == {"before_impression": 1}
+    assert lost({"ts": EVENTS[0]["ts"] - timedelta(days=1)}) == {"early": 1}
     assert lost({"action": "hover"}) == {"other_kind": 1}
 
 

@@ -19,7 +19,7 @@ from interleaf.cli import main
 from interleaf.errors import InterleafError
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import SETTINGS
-from interleaf.report.model import Comparison
+from interleaf.report.model import Check, Comparison
 from interleaf.server.dashboard import form_pages
 from interleaf.server.dashboard.downloads import analysis
 from interleaf.server.dashboard.result_summary import WIDTH, scorecard, trials
@@ -380,6 +380,13 @@ def test_a_set_up_on_trial_says_what_it_should_show(mode: str) -> None:
     assert holdout.title == "Holdout"
     assert trials(settings, None)[0].shows == "There is nothing to see yet."
     assert trials(Experiment.of({"name": "shoes", "rankers": ["a", "b"]}), None) == ()
+
+
+def test_the_holdout_shows_its_own_checks_whatever_they_are_called() -> None:
+    settings = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"], "holdout": 0.1})
+    health = (Check("Plain lists", "failed", "60 % more", code="holdout_clicks"), Check("Holdout?", "failed", "no"))
+    (holdout,) = trials(settings, replace(EXAMPLES["healthy"], health=health))  # type: ignore[arg-type]
+    assert holdout.shows == "Plain lists: 60 % more."
 
 
 def test_a_form_has_a_field_for_every_setting_and_reads_back_what_it_shows() -> None:

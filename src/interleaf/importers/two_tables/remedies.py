@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interleaf.log.drop_reasons import DropReason, EventStatus, text_of
+from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from interleaf.log.event_join import ReadCounts
 
 _TIMES = "write timestamps, ISO 8601, or numbers since 1970"
@@ -32,10 +32,10 @@ REMEDIES = {
     DropReason.TWO_AT_POSITION: "log one document for each position of a list",
     DropReason.REPEATED_IMPRESSION: "export each row once; copies do not count",
     DropReason.NOT_REPRODUCED: "log the rankings and the key of the same request",
-    EventStatus.UNMATCHED: "export both tables of the same days; log the id of the impression with each event",
-    EventStatus.NOT_ON_LIST: "fine for ads and other fixed results; else log the same ids in both tables",
-    EventStatus.EARLY: "correct the clocks; check that both tables use UTC",
-    EventStatus.REPEATED: (
+    EventFate.UNMATCHED: "export both tables of the same days; log the id of the impression with each event",
+    EventFate.NOT_ON_LIST: "fine for ads and other fixed results; else log the same ids in both tables",
+    EventFate.EARLY: "correct the clocks; check that both tables use UTC",
+    EventFate.REPEATED: (
         "export each event once; if equal rows are separate events, name the column of their ids by --map "
         "events.event=COLUMN"
     ),

@@ -16,7 +16,7 @@ from interleaf.importers.two_tables.owners import OwnerEvidence, find_unknown
 from interleaf.importers.two_tables.result_groups import group_results
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
-from interleaf.log.drop_reasons import DropReason, EventStatus
+from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.log.event_join import ReadCounts
 
 
@@ -77,13 +77,13 @@ class TableJoiner:
     def _events(self, lists: dict[str, pa.Array], events: pa.RecordBatch) -> pa.ListArray:
         """The events of each list, by time."""
         row = _rows_of(lists, events.column("impression"))
-        self.counts.events[EventStatus.UNMATCHED] += int((row < 0).sum())
+        self.counts.events[EventFate.UNMATCHED] += int((row < 0).sum())
         rank = self._ranks(lists, events, row)
-        self.counts.events[EventStatus.NOT_ON_LIST] += int(((row >= 0) & (rank < 1)).sum())
+        self.counts.events[EventFate.NOT_ON_LIST] += int(((row >= 0) & (rank < 1)).sum())
         some = np.flatnonzero((row >= 0) & (rank >= 1))
         some = some[_order_of(events, row, rank, some)]
         is_copy = _find_copies(events, row, rank, some)
-        self.counts.events[EventStatus.REPEATED] += int(is_copy.sum())
+        self.counts.events[EventFate.REPEATED] += int(is_copy.sum())
         some = some[~is_copy]
         columns = dict(zip(events.schema.names, events.columns, strict=True)) | {"rank": pa.array(rank, pa.int32())}
         arrays = [columns[column.name].take(pa.array(some)) for column in schema.EVENT]

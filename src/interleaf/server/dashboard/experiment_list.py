@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from interleaf.experiment.settings import AA, CHOOSE, LOSER, RELABELLED
+from interleaf.log.drop_reasons import EventFate
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names
 from interleaf.report.layout import EVEN, UNTRUSTED, WINNER, tone_and_headline
@@ -17,7 +18,7 @@ from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.result_summary import conflicts, early_warning
 from interleaf.server.dashboard.visit import DashboardState, Visit, page, part
 from interleaf.server.endpoints import MAX_PAGE, read_number, read_search
-from interleaf.store.records import DRAFT, RUNNING, STATES, EventFate, Stored
+from interleaf.store.records import DRAFT, RUNNING, STATES, Stored
 
 FRESH, SLOW = 3.0, 15.0  # maximum age in seconds of a report in the list; SLOW: if it takes long to compute
 STALE = 60.0  # the same for a stopped or decided experiment

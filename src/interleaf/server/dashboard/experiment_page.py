@@ -12,6 +12,7 @@ from starlette.responses import Response
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
 from interleaf.experiment.settings import COMPARE, SETTINGS
+from interleaf.log.drop_reasons import EventFate
 from interleaf.report.format import Names, count
 from interleaf.report.layout import MARKS, lay_out
 from interleaf.report.model import FAILED, WARNING
@@ -24,7 +25,7 @@ from interleaf.server.dashboard.visit import Visit, moment, page, part, short
 from interleaf.server.endpoints import export_name, read_version
 from interleaf.server.ingest import to_microseconds
 from interleaf.server.reports import CurrentReports
-from interleaf.store.records import DRAFT, RUNNING, STOPPED, EventFate, Stored
+from interleaf.store.records import DRAFT, RUNNING, STOPPED, Stored
 from interleaf.tables import Table
 
 COLOURS = 6  # colours of teams; each team has a letter, too

@@ -13,6 +13,7 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, COMPARE, LOSER, RELABELLED, WEIGHTED
 from interleaf.methods.registry import ONE_LIST
 from interleaf.report.choice_result import ChoiceState
+from interleaf.report.codes import CheckCode
 from interleaf.report.format import Names, count, format_signed, share, span
 from interleaf.report.guardrails import code_of_preference
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
@@ -27,6 +28,7 @@ WIDTH = 200.0  # of a bar, in SVG units
 FIRST, SECOND, NEITHER = "first", "second", "neither"
 UNLIKELY = 0.01
 TOO_UNIFORM = "too uniform to compute an interval: are these real users?"
+_HOLDOUT_CHECKS = {CheckCode.HOLDOUT_CLICKS, CheckCode.HOLDOUT_ABANDONMENT, CheckCode.HOLDOUT_SPLIT}
 _MARKS = {FIRST: "▶", SECOND: "◀", NEITHER: "●"}
 
 
@@ -238,7 +240,7 @@ def trials(settings: Experiment, report: Report | None) -> tuple[Trial, ...]:
             "hurts, through latency or through how lists are shown."
         )
         wrong = [] if report is None else [check for check in report.health if check.status in (WARNING, FAILED)]
-        shows = [f"{check.name}: {check.figure}." for check in wrong if "holdout" in check.name.lower()]
+        shows = [f"{check.name}: {check.figure}." for check in wrong if check.code in _HOLDOUT_CHECKS]
         checks.append(Trial("Holdout", should, " ".join(shows) or "So far all checks of the holdout are fine."))
     return tuple(checks)
 
