@@ -289,12 +289,12 @@ def test_a_search_without_results_of_the_control_gets_the_engine_s_answer(engine
     assert not list((tmp_path / "log").iterdir())
 
 
-def test_a_search_without_results_of_another_ranker_is_a_fallback(engine: StubEngine, tmp_path: Path) -> None:
+def test_a_ranker_that_finds_nothing_leaves_the_list_to_the_control(engine: StubEngine, tmp_path: Path) -> None:
     with running_proxy(engine.url, tmp_path) as proxy:
         engine.found = lambda is_new: [] if is_new else OLD
         assert proxy.search().ids == OLD[:10]
     (row,) = rows(tmp_path)
-    assert (row["arm"], row["fallback_reason"]) == ("fallback", "no ranking of candidate")
+    assert (row["arm"], row["fallback_reason"]) == ("interleaved", None)
 
 
 def test_an_unexpected_error_of_the_proxy(

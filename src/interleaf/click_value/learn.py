@@ -284,15 +284,15 @@ def fit(
         held_out=tuple(credit_fitting.held_out(pairs, fitting, ridge)),
         ridges=ridges,
         confidence=confidence,
-        left_out=(
-            *left_out,
-            *(
-                Note(reason.partition(":")[0], f"{count:,} rows: {_text_of(reason)}")
-                for reason, count in training.dropped.items()
-            ),
-        ),
+        left_out=(*left_out, *_notes_on_dropped(training)),
         notes=_notes(used, chosen, ridge, folds),
     )
+
+
+def _notes_on_dropped(training: TrainingSums) -> list[Note]:
+    """The rows that were dropped, by reason."""
+    dropped = training.dropped.items()
+    return [Note(reason.partition(":")[0], f"{count:,} rows: {_text_of(reason)}") for reason, count in dropped]
 
 
 def training_of(
