@@ -38,7 +38,10 @@ def test_weights_of_ten_to_the_seventeen_and_more_are_told_and_warned_of() -> No
     assert weights.largest > 1e17
     assert weights.effective == pytest.approx(1)
     (few,) = warned(found, ReuseWarning.FEW_IMPRESSIONS)
-    assert few.startswith("Weighted estimates rest on a handful of impressions: 30 impressions carry as much information as 1.0 equally weighted ones, so do not use them")
+    assert few.startswith(
+        "Weighted estimates rest on a handful of impressions: 30 impressions carry as much information as 1.0 equally "
+        "weighted ones, so do not use them"
+    )
     assert warned(found, ReuseWarning.ONE_IMPRESSION) == ["One impression has 100 % of all weight."]
     clean(found)
 
