@@ -168,7 +168,7 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --confidence 1", "confidence is 1.0"),
         ("LOG --planned-units 0", "planned_units is 0"),
         ("LOG --correction none", "unknown correction 'none'"),
-        ("LOG --sessions 60 --by device", "cannot be split by attributes"),
+        ("LOG --sessions 60 --by device", "cannot be combined with by"),
         ("LOG --sessions nan", "sessions=nan"),
         ("LOG --window inf", "window is inf"),
         ("LOG --dwell many", "invalid float value"),

@@ -412,9 +412,9 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     for content, says in (
         (b"", "shows no page"),
         (b"\n\n", "shows no page"),
-        (b"\xff\xfe\x00", "neither text nor whole gzip"),
-        (whole[:-9], "neither text nor whole gzip"),
-        (whole[:20] + b"\0\0" + whole[22:], "neither text nor whole gzip"),
+        (b"\xff\xfe\x00", "neither UTF-8 text nor a complete gzip"),
+        (whole[:-9], "neither UTF-8 text nor a complete gzip"),
+        (whole[:20] + b"\0\0" + whole[22:], "neither UTF-8 text nor a complete gzip"),
         (b"s 0 Q q 0 a b", "line 1: the third field is None"),
     ):
         path.write_bytes(content)

@@ -189,7 +189,7 @@ def test_any_clicks_on_any_of_the_lists_score_as_credit_does(data: st.DataObject
         ({"sessions": 0}, "sessions=0"),
         ({"sessions": float("nan")}, "sessions=nan"),
         ({"sessions": float("inf")}, "sessions=inf"),
-        ({"sessions": 60, "by": ["device"]}, "cannot be split by attributes"),
+        ({"sessions": 60, "by": ["device"]}, "cannot be combined with by"),
         ({"by": "device"}, "by is 'device', one text"),
     ],
 )

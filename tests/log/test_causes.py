@@ -165,7 +165,7 @@ def test_a_plan_without_events_names_the_cause(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "log.parquet"
     pq.write_table(table, path)
     assert main(["plan", "--events", "purchase", str(path)]) == 2
-    assert "put the names of logs first" in capsys.readouterr().err
+    assert "put the log before the options" in capsys.readouterr().err
 
 
 def test_the_text_has_the_notes_and_the_reasons_of_skipped_checks() -> None:

@@ -72,7 +72,7 @@ def test_an_address_is_read_like_the_folder_that_it_names(folder: Path) -> None:
 
 def test_an_address_that_cannot_be_read_says_so(folder: Path) -> None:
     with pytest.raises(
-        DataError, match=r"an address that begins with foo:// is no log; use 's3', 'gs', 'abfss' or 'hdfs'"
+        DataError, match=r"an address that begins with foo:// is not a log; use 's3', 'gs', 'abfss' or 'hdfs'"
     ):
         tally_log("foo://bar/log.parquet")
     with pytest.raises(DataError, match=r"cannot open s3a:///x: Missing bucket .*; check its address, keys and region"):

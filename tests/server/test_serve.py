@@ -121,7 +121,7 @@ def test_keys_of_a_store_that_is_not_there_make_none(
 
 def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "log.parquet").write_bytes(b"PAR1" * 500)
-    with pytest.raises(DataError, match="no database of SQLite; give another file"):
+    with pytest.raises(DataError, match="not an SQLite database; give another file"):
         open_store(tmp_path / "log.parquet")
 
 

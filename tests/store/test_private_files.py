@@ -109,8 +109,8 @@ def test_nothing_is_written_over_and_no_key_is_made_without_its_file(
     for out in (str(other), str(tmp_path / "nowhere" / "key")):
         assert main(["keys", "add", "admin", "--store", str(path), "--out", out]) == 2
     errors = capsys.readouterr().err
-    assert "already; give the backup another name" in errors
-    assert "already; give another --out" in errors
+    assert "already exists; give the backup another name" in errors
+    assert "already exists; choose another --out" in errors
     assert "cannot create" in errors
     assert other.read_text() == "mine"
     store = open_store(path)

@@ -155,10 +155,9 @@ def plan_methods(
     `lift` is the true difference that they have to show: so many more clicks would the second ranker get if it were
     live, 0.05 for 5 %. `rankings` are given instead of a log, `{ranker: {query: documents}}`; then `k` documents are
     shown to people who come as `plan` says, and who click rank 1, 2, ... at the rates `click_rates`; below the last
-    one given, rates fall as 1 / rank. `taste_spread` is the standard deviation of
-    people's lasting tastes for either ranker, in the logarithm of the chance of a click (default: that of the log, else
-    0). `method` and
-    `scheme` are those of the current experiment. The other options say how the log is read, as in `plan`.
+    one given, rates fall as 1 / rank. `taste_spread` is the standard deviation of personal preferences for either
+    ranker, in the logarithm of the click rate (default: that of the log, else 0). `method` and `scheme` are those of
+    the current experiment. The other options say how the log is read, as in `plan`.
     """
     options = LogOptions.of_arguments(locals())
     if (log is None) == (rankings is None):

@@ -64,7 +64,7 @@ def _system(address: str) -> tuple[Any, str]:
             raise DataError(f"cannot open {address}: {problem}; check its address, keys and region") from None
         # Only the scheme: the rest may contain a password.
         raise DataError(
-            f"an address that begins with {scheme}:// is no log; use {join_names(_SCHEMES)}, or a path"
+            f"an address that begins with {scheme}:// is not a log; use {join_names(_SCHEMES)}, or a path"
         ) from None
 
 

@@ -123,7 +123,7 @@ def _ranks_above(rank: int, other: int) -> bool:
 
 @kernel
 def probability(impression: Impression, factors: Array, settings: PairwiseSettings) -> bool:
-    """Each candidate of a rank is equally likely (Eq. 9); a document that was no candidate yet, impossible."""
+    """Each candidate of a rank is equally likely (Eq. 9); a document that was not a candidate yet, impossible."""
     first = _first_ranks(impression.ranks)
     for position in range(len(factors)):
         factors[position] = settings.one * 0

@@ -175,7 +175,8 @@ def plan_from_results(
 ) -> EpochPlan:
     """The plan of an epoch from the sums of the primary metric; results after the last known epoch are not used.
 
-    `gone` left by earlier plans. They follow from the sums, unless units were sampled since then: nobody comes back.
+    `gone` are rankers removed by earlier plans. They follow from the sums, unless units were sampled since then; they
+    never return.
     """
     known = last_known(experiment, epoch)
     steps = walk(ChoiceHistory(sums, experiment.rankers, experiment.confidence), experiment.margin, known)

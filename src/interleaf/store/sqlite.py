@@ -190,7 +190,7 @@ class SQLite(Database):
         try:
             create_private(path)
         except FileExistsError:
-            raise DataError(f"there is a file {path} already; give the backup another name") from None
+            raise DataError(f"{path} already exists; give the backup another name") from None
         try:
             with self._reader() as reader, _translate_errors():
                 reader.execute("VACUUM INTO ?", (str(path),))

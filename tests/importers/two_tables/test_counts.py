@@ -160,7 +160,7 @@ def test_the_error_says_why_no_impression_can_be_used(tmp_path: Path) -> None:
     rows = in_shape(ROWS, "owners by name")
     named = [{name: value for name, value in row.items() if name != "rankers"} for row in rows]
     said = refusal(as_table(named), rankers=["x", "y", "z"])
-    assert said.startswith("no impression can be used:\n  - unknown_owner (a document whose owner is no ranker of")
+    assert said.startswith("no impression can be used:\n  - unknown_owner (a document whose owner is not a ranker of")
     assert "): 10, such as impression 'i-0' with owner 'A', and rankers 'x', 'y', 'z'; correct the owner" in said
     numbers = {None: None, "A": 1, "B": 2}
     from_1 = [row | {"ranker": [numbers[owner] for owner in row["ranker"]]} for row in named]

@@ -65,7 +65,7 @@ export class Visitors {
       if (isDocument(document) && cleaned.size < LIMITS.MAX_CAPTIONS && isRecord(caption)) {
         cleaned.set(document, this.#caption(caption));
       } else {
-        this.note("captions", "name no document, are no object, or are too many");
+        this.note("captions", "do not name a document, are not an object, or are too many");
       }
     }
     return Object.fromEntries(cleaned);
