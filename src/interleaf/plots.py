@@ -88,7 +88,7 @@ def intervals(
 ) -> dict[str, Any]:
     """A forest plot: one point with its interval per row."""
     altair = _altair()
-    base, shape = _chart(rows).encode(y=_labels(label), color=_painted(colour, colours)), {}
+    base, shape = _chart(rows).encode(y=_labels(label), color=_paint(colour, colours)), {}
     if colour is not None and shapes is not None:
         scale = altair.Scale(domain=list(shapes), range=list(shapes.values()))
         shape = {"shape": altair.Shape(f"{colour}:N", scale=scale, legend=None)}
@@ -127,7 +127,7 @@ def stack_bars(
     middle = altair.X(f"{number}:Q", stack="normalize", bandPosition=0.5)
     inside = base.mark_text(fontSize=12, fontWeight="bold", color="#10141a").encode(x=middle, text=f"{text}:N")
     step = _step(rows, label)
-    parts = base.mark_bar(size=0.6 * step).encode(color=_painted(part, colours))
+    parts = base.mark_bar(size=0.6 * step).encode(color=_paint(part, colours))
     return _layers(parts, inside, height=altair.Step(step))
 
 
@@ -141,7 +141,7 @@ def areas(rows: Rows, x: str, share: str, part: str, place: str, *, colours: Map
     base = _chart(rows).encode(
         y=altair.Y(f"{share}:Q", stack="normalize", axis=axis),
         order=altair.Order(f"{place}:Q"),
-        color=_painted(part, colours),
+        color=_paint(part, colours),
     )
     if len(places) == 1:
         return _layers(base.mark_bar().encode(x=altair.X(f"{x}:O")), height=220)
@@ -171,7 +171,7 @@ def heat(
     x, y = altair.X(f"{column}:N", sort=order, axis=across), altair.Y(f"{row}:N", sort=order, axis=few)
     base = _chart(rows).encode(x=x, y=y)
     faint = altair.Opacity(f"{strength}:Q", scale=altair.Scale(range=[0.08, 0.95], zero=True), legend=None)
-    cells = base.mark_rect(stroke=_INK, strokeOpacity=0.15).encode(color=_painted(colour, colours), opacity=faint)
+    cells = base.mark_rect(stroke=_INK, strokeOpacity=0.15).encode(color=_paint(colour, colours), opacity=faint)
     words = base.mark_text(color=_INK, fontSize=11 if cell[0] >= 40 else 9).encode(text=f"{text}:N")
     return _layers(cells, words, width=altair.Step(cell[0]), height=altair.Step(cell[1]))
 
@@ -183,7 +183,7 @@ def shares(rows: Rows, x: str, y: str, expected: str, colour: str) -> dict[str, 
     base = _chart(rows).encode(
         x=altair.X(f"{x}:O", axis=altair.Axis(title=x, labelAngle=0)), xOffset=altair.XOffset(f"{colour}:N", sort=order)
     )
-    fill = _painted(colour, dict(zip(order, SERIES, strict=False)))
+    fill = _paint(colour, dict(zip(order, SERIES, strict=False)))
     heights = altair.Y(f"{y}:Q", axis=altair.Axis(format="%", title=y))
     ticks = base.mark_tick(color=_INK, thickness=2.5).encode(y=f"{expected}:Q")
     return _layers(base.mark_bar().encode(y=heights, color=fill), ticks, height=200)
@@ -226,7 +226,7 @@ def _step(rows: Rows, label: str) -> int:
     return 40 if any("\n" in str(row[label]) for row in rows) else 26
 
 
-def _painted(field: str | None, colours: Mapping[str, str] | None) -> Any:
+def _paint(field: str | None, colours: Mapping[str, str] | None) -> Any:
     """One colour, or one per value; the page draws the legend, so that its text can wrap."""
     altair = _altair()
     if field is None or colours is None:

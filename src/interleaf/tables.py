@@ -47,19 +47,19 @@ class Table:
             "-" * (width - 1) + ":" if name in self.right else "-" * width
             for name, width in zip(self.columns, widths, strict=True)
         ]
-        rows = [self._padded(lines[0], widths), rules, *[self._padded(line, widths) for line in lines[1:]]]
+        rows = [self._pad(lines[0], widths), rules, *[self._pad(line, widths) for line in lines[1:]]]
         title = [f"**{escape(one_line(self.title))}**\n"] if self.title else []
         return "\n".join([*title, *["| " + " | ".join(row) + " |" for row in rows]])
 
     def __str__(self) -> str:
         lines = self.lines()
         widths = _widths(lines)
-        rows = [self._padded(lines[0], widths), ["-" * width for width in widths]]
-        rows += [self._padded(line, widths) for line in lines[1:]]
+        rows = [self._pad(lines[0], widths), ["-" * width for width in widths]]
+        rows += [self._pad(line, widths) for line in lines[1:]]
         title = [one_line(self.title)] if self.title else []
         return "\n".join([*title, *["  ".join(row).rstrip() for row in rows]])
 
-    def _padded(self, line: list[str], widths: list[int]) -> list[str]:
+    def _pad(self, line: list[str], widths: list[int]) -> list[str]:
         padding = [" " * (width - width_of(cell)) for cell, width in zip(line, widths, strict=True)]
         return [
             space + cell if name in self.right else cell + space

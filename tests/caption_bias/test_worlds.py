@@ -11,7 +11,7 @@ from interleaf.caption_bias.diagnosis_report import CAUSES, EXPLAINED, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.simulate.data import synthetic
 from interleaf.studies import caption2012, reproduce
-from interleaf.studies.caption2012 import CASES, CaptionScale, Case, mirrored
+from interleaf.studies.caption2012 import CASES, CaptionScale, Case, mirror
 
 PRETTIER, UNHEEDED, ALIKE, NOTHING, PLAINER = CASES
 IMPRESSIONS = 4000
@@ -25,7 +25,7 @@ def test_a_mirrored_world_has_rankers_that_are_exactly_as_good() -> None:
     assert relevance[0] == pytest.approx(relevance[1], rel=0.01)  # ties are broken by chance
     assert truth.caption_effect[0] - truth.caption_effect[1] > 0.1
     data = synthetic(queries=3, documents=4, features=2, seed=1)
-    twice = mirrored(data)
+    twice = mirror(data)
     assert len(twice) == 6
     assert (twice.features[12:] == data.features[:, ::-1]).all()
 

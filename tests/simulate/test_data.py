@@ -11,7 +11,7 @@ from interleaf import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import Keyed, key_of
 from interleaf.simulate import Judged, synthetic
-from interleaf.simulate.data import _uniform, concatenate, letor_folds, shuffled, with_features
+from interleaf.simulate.data import _uniform, concatenate, letor_folds, shuffle, with_features
 
 
 def small(queries: int = 10, start: int = 0, features: int = 3) -> Judged:
@@ -94,7 +94,7 @@ def test_splits_have_their_shares_and_follow_the_seed() -> None:
 
 def test_shuffles_are_pinned() -> None:
     """They decide who is in which fold, so they must never change."""
-    assert shuffled(10, ("folds", 1)) == [7, 8, 9, 5, 1, 6, 2, 4, 3, 0]
+    assert shuffle(10, ("folds", 1)) == [7, 8, 9, 5, 1, 6, 2, 4, 3, 0]
 
 
 def test_sets_are_put_together_and_padded() -> None:

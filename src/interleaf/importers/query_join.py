@@ -92,7 +92,7 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
     if len(ids.dictionary) < len(by_id):
         groups.append((by_id, (np.asarray(ids.indices),)))
     for some, columns in groups:
-        event = _numbered(part.query[some], *columns)
+        event = _number_rows(part.query[some], *columns)
         is_copied = (np.bincount(event) > 1)[event]
         places = some[is_copied]
         copies = (column[places] for column in (time, rank, kind, merged.dwell, merged.value))
@@ -101,7 +101,7 @@ def _merge_event_copies(part: Partition, rank: Array, is_foreign: Array) -> Merg
     return merged
 
 
-def _numbered(*columns: Array) -> Array:
+def _number_rows(*columns: Array) -> Array:
     """A number for each row, the same for equal rows."""
     order = np.lexsort(columns[::-1])
     is_new = np.zeros(len(order), np.bool_)

@@ -99,7 +99,7 @@ def key_of(key: Key | None) -> str:
     if is_key(key):
         return str(key)
     try:
-        return "k1:" + digest(delimited(key)).hex()
+        return "k1:" + digest(delimit(key)).hex()
     except RecursionError:
         raise RandomnessError("a key is nested too deeply; give a flat tuple of strings and integers") from None
 
@@ -129,13 +129,13 @@ def digest(encoded: bytes) -> bytes:
     return blake2b(encoded, digest_size=16, person=b"interleaf key 1").digest()
 
 
-def delimited(part: Any) -> bytes:
+def delimit(part: Any) -> bytes:
     """The parts of a key as bytes, such that different keys have different bytes."""
     if isinstance(part, str):
         text = part.encode("utf-8", "surrogatepass")
         return b"s%d:%s" % (len(text), text)
     if isinstance(part, tuple):
-        return b"t%d:%s" % (len(part), b"".join([delimited(inner) for inner in part]))
+        return b"t%d:%s" % (len(part), b"".join([delimit(inner) for inner in part]))
     if isinstance(part, int) and not isinstance(part, bool):
         return b"i%x:" % part
     raise RandomnessError(

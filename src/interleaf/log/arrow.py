@@ -28,9 +28,9 @@ def normalise(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with the types of a log; columns that have the right type are not copied."""
     batch = _with_maps(batch)
     for name in schema.IDS:
-        batch = _changed(batch, name, _with_text_ids)
+        batch = _change_column(batch, name, _with_text_ids)
     before = batch
-    batch = _changed(_changed(batch, "time", in_utc), "events", _with_times)
+    batch = _change_column(_change_column(batch, "time", in_utc), "events", _with_times)
     examples = {key: text for name, key in NOT_ISO.items() if (text := _not_iso(before, batch, name)) is not None}
     return batch.replace_schema_metadata((batch.schema.metadata or {}) | examples) if examples else batch
 
@@ -53,7 +53,7 @@ def _times_in(column: pa.Array) -> pa.Array:
     return times.dictionary_decode() if pa.types.is_dictionary(times.type) else times
 
 
-def _changed(batch: pa.RecordBatch, name: str, change: Any) -> pa.RecordBatch:
+def _change_column(batch: pa.RecordBatch, name: str, change: Any) -> pa.RecordBatch:
     place = batch.schema.get_field_index(name)
     if place < 0:
         return batch

@@ -43,7 +43,7 @@ class Judged:
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", _frozen_features(self.features))
         object.__setattr__(self, "grades", _frozen_grades(self.grades))
-        object.__setattr__(self, "offsets", frozen(np.asarray(self.offsets, np.int64)))
+        object.__setattr__(self, "offsets", freeze(np.asarray(self.offsets, np.int64)))
         object.__setattr__(self, "queries", tuple(map(str, self.queries)))
         rows, ends = len(self.features), self.offsets
         if len(self.grades) != rows:
@@ -112,13 +112,13 @@ class Judged:
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
         queries = tuple([self.queries[query] for query in chosen])
         name = name or f"{self.name}, {len(chosen)} of {len(self)} queries"
-        return Judged(frozen(self.features[rows]), self.grades[rows], offsets, queries, name)
+        return Judged(freeze(self.features[rows]), self.grades[rows], offsets, queries, name)
 
     def split(self, shares: Sequence[float], seed: Key) -> list[Judged]:
         """Parts with these shares of the queries, at random, in the order of the set: `split((0.8, 0.2), seed=1)`."""
         if not shares or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-9:
             raise DataError(f"shares are {shares!r}; give positive numbers that sum to 1")
-        order = shuffled(len(self), ("split", seed))
+        order = shuffle(len(self), ("split", seed))
         ends = [0, *(round(share * len(self)) for share in accumulate(shares))]
         if any(start == end for start, end in pairwise(ends)):
             raise DataError(f"{self.name} has {len(self)} queries, too few to split by {shares!r}; ask for fewer parts")
@@ -129,7 +129,7 @@ class Judged:
         if not 2 <= count <= len(self):
             problem = f"cannot make {count} folds of the {len(self)} queries of {self.name}"
             raise DataError(f"{problem}; ask for at least 2, at most one per query")
-        order = shuffled(len(self), ("folds", seed))
+        order = shuffle(len(self), ("folds", seed))
         return QueryFolds(self, tuple(tuple(sorted(order[fold::count])) for fold in range(count)))
 
 
@@ -161,7 +161,7 @@ def concatenate(parts: Sequence[Judged], name: str | None = None) -> Judged:
     for part, start in zip(parts, starts, strict=False):
         features[start : start + len(part.grades), : part.features.shape[1]] = part.features
     return Judged(
-        frozen(features),
+        freeze(features),
         np.concatenate([part.grades for part in parts]),
         np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts, strict=False))]),
         tuple(chain.from_iterable(part.queries for part in parts)),
@@ -182,7 +182,7 @@ def letor_folds(parts: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
         yield concatenate(others), parts[test]
 
 
-def shuffled(count: int, key: Key) -> list[int]:
+def shuffle(count: int, key: Key) -> list[int]:
     """The numbers 0 .. count-1 in a random order that depends on the key only (Fisher and Yates)."""
     chance, order = Keyed(key_of(key)), list(range(count))
     for last in range(count - 1, 0, -1):
@@ -191,7 +191,7 @@ def shuffled(count: int, key: Key) -> list[int]:
     return order
 
 
-def frozen(array: Array) -> Array:
+def freeze(array: Array) -> Array:
     """The same array as a plain read-only view, so that kernels are compiled for one type only."""
     view = np.asarray(array).view()
     view.flags.writeable = False
@@ -207,7 +207,7 @@ def _frozen_features(features: Array) -> Array:
     if source.flags.writeable and not np.isfinite(matrix.sum(dtype=np.float64)):
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise DataError(f"feature {column + 1} of row {row} is {matrix[row, column]}; features are finite numbers")
-    return frozen(matrix)
+    return freeze(matrix)
 
 
 def _frozen_grades(grades: Array) -> Array:
@@ -215,7 +215,7 @@ def _frozen_grades(grades: Array) -> Array:
     wrong = values[(values < 0) | (values > MAX_GRADE) | (values != np.floor(values))]
     if len(wrong):
         raise DataError(f"a grade is {wrong[0]}; grades are whole numbers from 0 to {MAX_GRADE}")
-    return frozen(values.astype(np.int8))
+    return freeze(values.astype(np.int8))
 
 
 STRONGEST, FEATURES = 0.8, 20
@@ -282,7 +282,7 @@ def synthetic(
         matrix[:, column] = np.where(rounded, np.round(values / _STEP) * _STEP, values)
         before = values
     names = tuple(map(str, range(1, queries + 1)))
-    return Judged(frozen(matrix), grade, offsets, names, f"synthetic, seed {seed}")
+    return Judged(freeze(matrix), grade, offsets, names, f"synthetic, seed {seed}")
 
 
 def _check_counts(**counts: int) -> None:

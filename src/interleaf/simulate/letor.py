@@ -30,7 +30,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log.jsonl import BYTE_ORDER_MARK, MAX_LINE_BYTES, open_text
-from interleaf.simulate.data import MAX_GRADE, Judged, frozen
+from interleaf.simulate.data import MAX_GRADE, Judged, freeze
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -159,7 +159,7 @@ def _parse_files(files: Sequence[Path], report: Callable[[int], None], name: str
         raise DataError(f"{name}: no row has a feature; {_FORM}")
     rows.features.resize((rows.count, rows.features.shape[1]), refcheck=False)
     offsets = np.array([*rows.offsets, rows.count])
-    return Judged(frozen(rows.features), np.concatenate(rows.grades), offsets, tuple(rows.places), name)
+    return Judged(freeze(rows.features), np.concatenate(rows.grades), offsets, tuple(rows.places), name)
 
 
 class Block(NamedTuple):

@@ -125,11 +125,11 @@ def _settings(stage: Stage) -> tuple[Any, Array]:
         alone = alone._replace(rankings=alone.rankings[:, :, :width], documents=alone.documents.tolist())
         solved.append(method.kernels.prepare_batch(alone, stage.places[query : query + 1], [0], stage.k, parameters))
     lists, weights = ([getattr(one, name)[0] for one in solved] for name in ("lists", "weights"))
-    stacked = solved[0]._replace(lists=_stacked(lists, -1), weights=_stacked(weights, 0))
+    stacked = solved[0]._replace(lists=_stack(lists, -1), weights=_stack(weights, 0))
     return stacked, np.array([one.relaxed for one in solved])
 
 
-def _stacked(arrays: list[Array], padding: int) -> Array:
+def _stack(arrays: list[Array], padding: int) -> Array:
     stacked = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), padding, arrays[0].dtype)
     for row, values in zip(stacked, arrays, strict=True):
         row[: len(values)] = values

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from interleaf.interleaving import batch, kernel_calls
 from interleaf.kernels.arrays import Array, Impression
-from interleaf.kernels.randomness import delimited, digest, key_names
+from interleaf.kernels.randomness import delimit, digest, key_names
 from interleaf.log import schema
 from interleaf.methods.registry import Method
 from interleaf.simulate import people
@@ -100,7 +100,7 @@ class TrafficSimulator:
         self._experiment, self._seed, self._salt = experiment, seed, f"{experiment}-{seed}"
         keys = [(seed, part) for part in ("units", "asking", "reading")]
         self._units, self._asking, self._reading = map(people.words_of, keys)
-        self._queries = [delimited(query) for query in scene.data.queries]
+        self._queries = [delimit(query) for query in scene.data.queries]
         self._query_names = pa.array(scene.data.queries)
 
     def units(self, first: int, count: int) -> SimulatedUnits:
@@ -194,7 +194,7 @@ class TrafficSimulator:
 
     def _pages(self, units: SimulatedUnits, names: Sequence[str], log_probability: bool) -> ShownPages:
         scene, arms, waves = self._scene, people.assign(self._arms, self._salt, names), []
-        starts = [b"t3:" + delimited(self._salt) + delimited(name) for name in names]
+        starts = [b"t3:" + delimit(self._salt) + delimit(name) for name in names]
         pages = people.first_pages(scene.people, self._asking, units, scene.queries)
         while len(pages.unit):
             wave = self._show(units, starts, arms, pages, log_probability)

@@ -215,7 +215,7 @@ class World:
             captions=caption_texts(self.data, self._scene.levels) if captions else None,
             log_probability=log_probability,
         )
-        return _cut(_ordered(self._parts(units or self.people.units, chunk), make_batch, threads), impressions)
+        return _cut(_run_in_order(self._parts(units or self.people.units, chunk), make_batch, threads), impressions)
 
     def write(self, path: str | Path, impressions: int | None = None, units: int | None = None, **options: Any) -> int:
         """Write the log and return its number of impressions; the options are those of `batches`.
@@ -247,7 +247,7 @@ class World:
             first += count
 
 
-def _ordered(
+def _run_in_order(
     parts: Iterator[SimulatedUnits], make: Callable[[SimulatedUnits], pa.RecordBatch], threads: int
 ) -> Iterator[pa.RecordBatch]:
     """The batches in the order of the parts; threads compute a few of them ahead."""

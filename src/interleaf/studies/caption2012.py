@@ -24,7 +24,7 @@ from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.caption_bias.weighted_scores import centre_score
 from interleaf.importers.trec_session import read_trec_session
 from interleaf.log import rows_to_batch
-from interleaf.simulate.data import Judged, frozen, synthetic
+from interleaf.simulate.data import Judged, freeze, synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
 from interleaf.studies.findings import Answer, Finding, PrintedTables, falling
@@ -51,7 +51,7 @@ class Case:
         queries = QUERIES // 2 if equal else QUERIES
         data = synthetic(queries, DOCUMENTS, 2, strengths=self.strengths, seed=("caption2012", seed))
         people = People(clicks=clicks, caption_strength=self.captions, caption_lean=self.lean)
-        return World(mirrored(data) if equal else data, [1, 2], people, "team_draft", seed=seed)
+        return World(mirror(data) if equal else data, [1, 2], people, "team_draft", seed=seed)
 
     def log(self, seed: int, impressions: int, clicks: str = "realistic", judged: bool = True) -> pa.Table:
         """Its log, with captions, and with judgments or without."""
@@ -71,11 +71,11 @@ CASES = (
 )
 
 
-def mirrored(data: Judged) -> Judged:
+def mirror(data: Judged) -> Judged:
     """Every query twice, the second time with the features in reverse order, so that two rankers are equally good."""
     return replace(
         data,
-        features=frozen(np.concatenate([data.features, data.features[:, ::-1]])),
+        features=freeze(np.concatenate([data.features, data.features[:, ::-1]])),
         grades=np.concatenate([data.grades, data.grades]),
         offsets=np.concatenate([data.offsets, data.offsets[1:] + data.offsets[-1]]),
         queries=tuple(str(number + 1) for number in range(2 * len(data))),

@@ -19,7 +19,7 @@ from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.metrics import judged
 from interleaf.metrics.absolute import QueryPages
-from interleaf.simulate.data import Judged, shuffled
+from interleaf.simulate.data import Judged, shuffle
 from interleaf.simulate.people import People
 from interleaf.simulate.rankers import Ranker, rank, scores_of, shuffle_top, swap_top
 from interleaf.simulate.run import ndcg
@@ -143,7 +143,7 @@ def rankers_of(data: Judged, seed: int) -> dict[str, Array]:
     best = np.argsort(-ndcg(data, rank(data, alone, seed), CUT), kind="stable")
     good, weaker = alone[best[0]], alone[best[len(best) // 2]]
     little = swap_top(good, 2, (seed, "near"))(data)
-    order = shuffled(len(data), ("changed", seed))
+    order = shuffle(len(data), ("changed", seed))
     near = {name: good.copy() for name in CHANGED}
     for name, share in CHANGED.items():
         for rows in map(data.rows, order[: round(share * len(data))]):

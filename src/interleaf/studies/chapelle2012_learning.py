@@ -100,13 +100,13 @@ def study(task: StudyRun) -> Study:
     lessons = {}
     for number, (method, scheme, engine, published) in enumerate(SETTINGS):
         training = gather_all(task, every, method, scheme, size.units)
-        rows.append((method, scheme, engine, *_counted(*published)))
+        rows.append((method, scheme, engine, *_count(*published)))
         for way, examples, ridge in WAYS:
             samples = RESAMPLES if (number, way) == (0, WAYS[1][0]) else 1
             lesson = learn(training, better, ridge=ridge, examples=examples, groups=markets, folds=0, resamples=samples)
             lessons[scheme, way] = lesson
             turned = sum(value < 0 for value in lesson.relative)
-            counts = _counted(len(lesson.relative), lesson.better, turned, lesson.median_relative)
+            counts = _count(len(lesson.relative), lesson.better, turned, lesson.median_relative)
             rows.append((method, scheme, way, *counts))
     shown = lessons[SETTINGS[0][1], WAYS[1][0]]
     users = users_of(every[0].world(SETTINGS[0][0], size.units, 1000 * seed), SETTINGS[0][1])
@@ -170,7 +170,7 @@ def people(data: Judged, market: int, units: int) -> People:
     return People(units=units, clicks=model, dwell=(float(shortest), float(longest)), regressions=regressions)
 
 
-def _counted(number: int, better: int, turned: int, middle: float | None) -> tuple[Cell, ...]:
+def _count(number: int, better: int, turned: int, middle: float | None) -> tuple[Cell, ...]:
     gain = (None, None) if middle is None else (f"{middle:.2f}", f"{middle**-2:.2f}")
     return f"{better} of {number}", f"{turned} of {number}", *gain
 

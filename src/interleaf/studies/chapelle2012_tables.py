@@ -101,7 +101,7 @@ def agreement_table(traffics_of: ByEngine, judged: ByMetric, generator: np.rando
                 differences = _differences(judged[metric], traffics)
                 ours = correlation([one.mean() for one in differences], [some.mean() for some in scores])
                 resampled = bootstrap_correlation(np.stack(differences, axis=1), scores, generator, repeats)
-                correlations = _printed(engine, method, metric), _correlation(ours, resampled)
+                correlations = _find_published(engine, method, metric), _correlation(ours, resampled)
                 rows.append((engine, TITLES[method], metric, *_agreement(differences, signals), *correlations))
     columns = ("pairs like", "interleaving", "judged by", "same sign", "where both are sure", "published", "ours")
     title = "Table III: agreement with judges over pairs; correlation, and mean and deviation of the bootstrapped one"
@@ -117,7 +117,7 @@ def _agreement(differences: Sequence[Array], signals: Sequence[Estimate]) -> tup
     return f"{counts.right} of {len(signs)}", f"{counts.significantly_right} of {sum(sure)}"
 
 
-def _printed(engine: str, method: str, metric: str) -> Cell:
+def _find_published(engine: str, method: str, metric: str) -> Cell:
     """The published number; for pairs like Yahoo's, that of Bing if Yahoo has none."""
     for source in (engine, "Bing") if engine == "Yahoo" else (engine,):
         value, *resampled = published.CORRELATIONS.get((source, method, metric), (None,))

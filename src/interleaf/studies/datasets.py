@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.errors import DataError
-from interleaf.simulate.data import Judged, concatenate, letor_folds, shuffled, synthetic
+from interleaf.simulate.data import Judged, concatenate, letor_folds, shuffle, synthetic
 from interleaf.simulate.letor import read_letor
 from interleaf.simulate.rankers import generator_of
 
@@ -45,7 +45,7 @@ class StudyData:
         """At most `max_queries` queries, the same number from the test queries of each fold."""
         tests, each = [test for _, test in self.pairs], max(1, max_queries // len(self.pairs))
         if sum(map(len, tests)) > max_queries:
-            tests = [test.select(sorted(shuffled(len(test), (seed, "queries"))[:each])) for test in tests]
+            tests = [test.select(sorted(shuffle(len(test), (seed, "queries"))[:each])) for test in tests]
         return concatenate(tests, self.name)
 
 

@@ -48,7 +48,7 @@ def robust_track(
     shows: Stage, target: Stage, people: Cascade, points: Sequence[int], lists_of: Any, clicks_of: Any
 ) -> dict[str, list[float]]:
     """The model's and the doubly robust estimate from the first impressions, at each point."""
-    numbers, scorer, ranked = np.arange(points[-1]), scorer_of("probabilistic", "binary", 2), _ranked(target)
+    numbers, scorer, ranked = np.arange(points[-1]), scorer_of("probabilistic", "binary", 2), _rank(target)
     queries = np.zeros(len(numbers), np.int64)
     lists = shows.compose(queries, streams(lists_of, numbers), shows.settings(queries[:1]))
     source, grades = shows.look_up(queries, lists)
@@ -80,7 +80,7 @@ def _draws(impressions: int) -> int:
     return min(max(MIN_LISTS, EACH * impressions), MAX_LISTS)
 
 
-def _ranked(target: Stage) -> NewRankings:
+def _rank(target: Stage) -> NewRankings:
     """The one query of a stage as new rankings."""
     size, nothing = int(target.sizes[0]), np.zeros(0, np.uint64)
     ranks = np.ascontiguousarray(target.places[0, :, :size].T)

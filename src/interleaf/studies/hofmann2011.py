@@ -19,7 +19,7 @@ from scipy.stats import binom
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.methods.schemes import TOLERANCE
-from interleaf.simulate.data import Judged, shuffled
+from interleaf.simulate.data import Judged, shuffle
 from interleaf.studies import hofmann2011_pairs as convergence
 from interleaf.studies.datasets import find
 from interleaf.studies.findings import Answer, Finding, PrintedTables, falling, near, number_in
@@ -114,7 +114,7 @@ def study(task: StudyRun) -> Study:
     size, seed, folds = SCALES[task.scale], task.seed, find(task.folder, task.seed)
     data = folds.draw_queries(size.queries, seed)
     varying: list[int] = data.varying_features().tolist()
-    features = sorted(varying[number] for number in shuffled(len(varying), (seed, "features"))[: size.features])
+    features = sorted(varying[number] for number in shuffle(len(varying), (seed, "features"))[: size.features])
 
     def judge_order(_: str, order: int) -> PairVerdicts:
         return judge(FeatureRankings(data, features, K, (seed, "ties", order)), size.passes, (seed, "accuracy", order))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.kernels.arrays import Array
-from interleaf.simulate.data import Judged, shuffled
+from interleaf.simulate.data import Judged, shuffle
 from interleaf.simulate.rankers import generator_of, rank, scores_of
 
 K = 10
@@ -108,7 +108,7 @@ class RankerPool:
 
     def _chosen(self, kind: str, rankers: Mapping[str, Array], size: int) -> Iterator[RankedGroup]:
         chosen = list(combinations(rankers, size)) if size == 2 else self._draw(kind, list(rankers), size)
-        for number in shuffled(len(chosen), (self._seed, kind, size)):
+        for number in shuffle(len(chosen), (self._seed, kind, size)):
             names = chosen[number]
             yield RankedGroup(" / ".join(names), kind, np.stack([rankers[name] for name in names], axis=1))
 
