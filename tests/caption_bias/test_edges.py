@@ -131,7 +131,7 @@ WRONG: dict[str, list[Any]] = {
     "weights": [[{"name": "deep links"}], None, 3],
     "features": [
         [{"name": 5, "measure": "deep links"}],
-        [{"name": "deep links", "measure": "deep links", "least": "1"}],
+        [{"name": "deep links", "measure": "deep links", "min": "1"}],
     ],
 }
 

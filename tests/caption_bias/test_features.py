@@ -123,7 +123,7 @@ def test_wrong_features_and_captions_are_refused() -> None:
         CaptionFeature("red", "colour")
     with pytest.raises(DataError, match="tuned is 'both'"):
         CaptionFeature("short", "url length", tuned="both")
-    alike = [CaptionFeature("short", "url length", most=most) for most in (5, 6)]
+    alike = [CaptionFeature("short", "url length", max=most) for most in (5, 6)]
     with pytest.raises(DataError, match="two features are named 'short'"):
         encode(alike, np.zeros((1, len(MEASURES)), np.int32), np.ones(1, np.int64), np.full(1, -1))
     with pytest.raises(DataError, match="the title of a caption is 7; give a text"):

@@ -102,7 +102,7 @@ def test_a_useless_feature_is_selected_as_rarely_as_the_level_says() -> None:
 
 
 def test_the_five_models_start_from_their_features() -> None:
-    features = (CaptionFeature("own", "url length", most=9), CaptionFeature("more", "url length", neighbour="above"),
+    features = (CaptionFeature("own", "url length", max=9), CaptionFeature("more", "url length", neighbour="above"),
                 CaptionFeature("bolder", "title bold words", neighbour="below"))  # fmt: skip
     started = {name: features_of(name, features) for name in MODELS}
     assert started == {
@@ -200,19 +200,19 @@ def made_table(seed: int, threshold: int, count: int = 20_000) -> MeasureCounts:
 
 
 def test_the_best_threshold_is_the_planted_one() -> None:
-    short = CaptionFeature("short URL", "url length", most=80, tuned="most")
+    short = CaptionFeature("short URL", "url length", max=80, tuned="max")
     for seed, threshold in ((1, 12), (2, 30), (3, 44)):
         (found,) = tune_thresholds([short], made_table(seed, threshold), "best")
-        assert abs(found.most - threshold) <= 2
+        assert abs(found.max - threshold) <= 2
 
 
 def test_thresholds_can_be_quartiles_or_stay() -> None:
-    short = CaptionFeature("short URL", "url length", most=80, tuned="most")
-    long = CaptionFeature("long URL", "url length", least=7, tuned="least")
-    fixed = CaptionFeature("no URL", "url length", most=0)
+    short = CaptionFeature("short URL", "url length", max=80, tuned="max")
+    long = CaptionFeature("long URL", "url length", min=7, tuned="min")
+    fixed = CaptionFeature("no URL", "url length", max=0)
     table = made_table(1, 30)
     low, high, same = tune_thresholds([short, long, fixed], table, "quartiles")
-    assert (low.most, high.least) == pytest.approx((24.5, 74.5), abs=1.5)
+    assert (low.max, high.min) == pytest.approx((24.5, 74.5), abs=1.5)
     assert same == fixed
     assert tune_thresholds([short, long], table, "none") == (short, long)
     with pytest.raises(DataError, match="tuned by 'luck'; give 'quartiles', 'best' or 'none'"):
@@ -220,6 +220,6 @@ def test_thresholds_can_be_quartiles_or_stay() -> None:
 
 
 def test_thresholds_of_what_never_varies_stay_as_they_are() -> None:
-    links = CaptionFeature("many links", "deep links", least=3, tuned="least")
+    links = CaptionFeature("many links", "deep links", min=3, tuned="min")
     assert tune_thresholds([links], made_table(1, 30), "best") == (links,)
     assert tune_thresholds([links], MeasureCounts(), "best") == (links,)

@@ -162,8 +162,8 @@ def test_the_outcome_of_a_page_is_what_its_score_counts(number: int, report: Cap
 
 def test_the_click_weight_of_the_papers_example_is_a_third() -> None:
     features = (
-        CaptionFeature("short URL", "url length", most=20),
-        CaptionFeature("title bold", "title bold sections", least=3),
+        CaptionFeature("short URL", "url length", max=20),
+        CaptionFeature("title bold", "title bold sections", min=3),
     )
     weights = (FeatureWeight("short URL", 0.4, 0.1, 16.0, 6e-5), FeatureWeight("title bold", 0.7, 0.1, 49.0, 3e-12))
     levels: dict[str, Any] = {"position_levels": [[0]], "grade_levels": [[0]], "covariance": np.eye(3).tolist()}
@@ -206,7 +206,7 @@ def test_without_judgments_there_are_no_grades_and_the_report_says_what_that_cos
 @pytest.mark.parametrize("seed", range(2))
 def test_a_feature_must_hold_between_queries(seed: int) -> None:
     """People click in eight of twelve queries with links below, in five of twelve without: no more than chance."""
-    chance, links = Random(seed), CaptionFeature("deep links", "deep links", least=1)
+    chance, links = Random(seed), CaptionFeature("deep links", "deep links", min=1)
     measures = [0.6] * 8 + [0.05] * 4 + [0.6] * 5 + [0.05] * 7
     rows = []
     for number in range(800):

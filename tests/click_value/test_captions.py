@@ -22,7 +22,7 @@ WEIGHT = 1.1
 
 def model_of() -> CaptionModel:
     """Short addresses attract clicks."""
-    short = CaptionFeature("short URL", "url length", most=30)
+    short = CaptionFeature("short URL", "url length", max=30)
     return CaptionModel(
         name="example",
         features=(short,),

@@ -3,7 +3,9 @@
 import json
 import math
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,13 @@ def test_what_is_learned_from_several_experiments_helps_on_each_that_was_left_ou
     assert long.interval[0] > short.interval[1]
     assert all(low <= high for low, high in (worth.interval for worth in lesson.worths))
     assert set(lesson.charts()) == {"worth", "weights"}
+
+
+def test_every_reason_of_dropped_rows_is_told_also_if_two_have_the_same_number(training: TrainingSums) -> None:
+    dropped = Counter({"no_id": 5, "wrong_value:teams": 5, "not_two_rankers:'wide' compares 3": 5})
+    lesson = learn(replace(training, dropped=dropped))
+    assert [note.code for note in lesson.left_out] == ["no_id", "wrong_value", LearningNote.NOT_TWO_RANKERS]
+    assert lesson.left_out[-1].text == "5 rows: experiment 'wide' compares 3 rankers; learning takes two"
 
 
 def test_the_better_ranker_is_the_named_one_else_the_one_that_equal_credit_decides_for(training: TrainingSums) -> None:

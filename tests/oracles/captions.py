@@ -46,7 +46,7 @@ def plain_features(captions: Sequence[Mapping[str, Any] | None], features: Seque
 def _feature(measures: list[dict[str, int]], place: int, feature: CaptionFeature) -> int:
     value = measures[place][feature.measure]
     if not feature.neighbour:
-        return int(feature.least <= value <= feature.most)
+        return int(feature.min <= value <= feature.max)
     other = place - 1 if feature.neighbour == "above" else place + 1
     if not 0 <= other < len(measures):
         return 0

@@ -314,14 +314,14 @@ def test_small_scores_do_not_round_to_nothing() -> None:
 def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
     found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, reasons={"interval": ALIKE})
     said = verdict([found], [], ReportSettings())
-    assert said.winner is None
+    assert (said.winner, said.undecided_because) == (None, UndecidedCode.TOO_UNIFORM)
     assert said.sentence.startswith("All 40 lists with a preference favour B, so no interval can be computed")
     mixed = replace(found, wins=10)  # every bucket as many wins, and as many losses
     assert mixed.unanimous is None
     owned = replace(found, counted_by=DRAWN_OWNERS)  # scores are averaged over owners, so counts may contradict them
     assert replace(owned, wins=1, losses=0).unanimous is None
-    even = verdict([replace(owned, losses=0, ties=40)], [], ReportSettings()).sentence
-    assert even.startswith("All 40 lists with a preference favour B, ")
+    even = verdict([replace(owned, losses=0, ties=40)], [], ReportSettings())
+    assert even.undecided_because == UndecidedCode.TOO_UNIFORM
     three = [replace(found, second="B"), replace(ONE, second="C"), replace(ONE, first="B", second="C")]
     assert verdict(three, [], ReportSettings()).undecided_because == UndecidedCode.TOO_UNIFORM
 

@@ -138,7 +138,7 @@ class DiagnosisSums(MergeableSums):
         settings, judged = self._settings, self._main.is_judged
         if settings.page is not None and not self._pages:
             raise DataError(f"the log has no impression {settings.page!r} that can be used; give the id of one")
-        rescored = self._scores.rescored(settings.confidence)
+        rescored = self._scores.rescore(settings.confidence)
         enough = self._counts["judged"] >= MIN_JUDGED * self._counts["results"] or not self._trained_here
         decide = partial(verdict, weights=settings.weights, confidence=settings.confidence, is_judged=judged and enough)
         return CaptionReport(
@@ -222,7 +222,7 @@ def _train(
     passes: Passes[CaptionTask], features: Sequence[CaptionFeature], settings: DiagnosisSettings
 ) -> dict[str, CaptionModel]:
     """The five models, with features that are significant between queries."""
-    patterns = passes.add_up(TrainingPatterns(features, settings), _add_batch).patterns.ordered()
+    patterns = passes.add_up(TrainingPatterns(features, settings), _add_batch).patterns.sort()
     models = train(patterns, features)
     gradients = passes.add_up(ModelGradients(models, features, settings), _add_batch).gradients
     return confirm_features(models, patterns, {name: one.covariance() for name, one in gradients.items()})

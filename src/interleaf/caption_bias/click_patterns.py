@@ -28,25 +28,25 @@ class Patterns:
     @classmethod
     def of(cls, codes: Array, clicked: Array) -> Patterns:
         """The patterns of results, given the codes of each result."""
-        return cls.grouped(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64))
+        return cls.group(codes, np.ones(len(codes), np.int64), clicked.astype(np.int64))
 
     @classmethod
-    def grouped(cls, codes: Array, rows: Array, clicks: Array) -> Patterns:
+    def group(cls, codes: Array, rows: Array, clicks: Array) -> Patterns:
         """The patterns of counts, some of which may have the same codes."""
         *keys, rows, clicks = group_rows(_pack(codes), [(rows, "sum"), (clicks, "sum")])
         return cls(_unpack(keys, codes.shape[1]), rows, clicks)
 
     def __add__(self, other: Patterns) -> Patterns:
-        return self.grouped(*(np.concatenate(parts) for parts in zip(self._parts, other._parts, strict=True)))
+        return self.group(*(np.concatenate(parts) for parts in zip(self._parts, other._parts, strict=True)))
 
     @property
     def _parts(self) -> tuple[Array, Array, Array]:
         return self.codes, self.rows, self.clicks
 
     def only(self, features: Sequence[int]) -> Patterns:
-        return self.grouped(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:])
+        return self.group(self.codes[:, [*range(FIRST), *(FIRST + one for one in features)]], *self._parts[1:])
 
-    def ordered(self) -> Patterns:
+    def sort(self) -> Patterns:
         """Sorted, so that fits do not depend on the order in which results were read."""
         order = np.lexsort(_pack(self.codes))
         return Patterns(*(part[order] for part in self._parts))

@@ -167,15 +167,15 @@ POSITION, GRADE, FIRST = 0, 1, 2  # columns of `codes`: position, grade, then th
 
 @dataclass(frozen=True)
 class CaptionFeature:
-    """One feature of captions: whether a measure is from `least` to `most`; the bound named by `tuned` may be fitted.
+    """One feature of captions: whether a measure is from `min` to `max`; the bound named by `tuned` may be fitted.
 
     With a `neighbour` it is the sign of the difference to the result above or below, 0 where there is none.
     """
 
     name: str
     measure: str
-    least: Annotated[int, msgspec.Meta(ge=0)] = 0
-    most: Annotated[int, msgspec.Meta(ge=0)] = MAX_VALUE
+    min: Annotated[int, msgspec.Meta(ge=0)] = 0
+    max: Annotated[int, msgspec.Meta(ge=0)] = MAX_VALUE
     tuned: str = ""
     neighbour: str = ""
     meaning: str = ""
@@ -185,13 +185,13 @@ class CaptionFeature:
             raise DataError(
                 f"feature {self.name!r}: unknown measure {self.measure!r}; known are {join_names(MEASURES)}"
             )
-        if self.tuned not in ("", "least", "most") or self.neighbour not in ("", ABOVE, BELOW):
+        if self.tuned not in ("", "min", "max") or self.neighbour not in ("", ABOVE, BELOW):
             problem = f"feature {self.name!r}: tuned is {self.tuned!r} and neighbour {self.neighbour!r}"
-            raise DataError(f"{problem}; give 'least' or 'most', and 'above' or 'below', or leave them out")
+            raise DataError(f"{problem}; give 'min' or 'max', and 'above' or 'below', or leave them out")
 
     def at(self, threshold: int) -> CaptionFeature:
         """The same feature with another threshold, if it has one that can be tuned."""
-        return replace(self, least=threshold) if self.tuned == "least" else replace(self, most=threshold)
+        return replace(self, min=threshold) if self.tuned == "min" else replace(self, max=threshold)
 
     @property
     def is_highlighting(self) -> bool:
@@ -202,33 +202,33 @@ class CaptionFeature:
     def rule(self) -> str:
         """How the feature is computed, in words.
 
-        >>> CaptionFeature("short URL", "url length", most=30).rule
+        >>> CaptionFeature("short URL", "url length", max=30).rule
         'url length at most 30'
         """
         if self.neighbour:
             return f"{self.measure} against the result {self.neighbour}"
-        if self.least == self.most:
-            return f"{self.measure} is {self.least}"
-        low = f"at least {self.least}" if self.least > 0 else ""
-        high = f"at most {self.most}" if self.most < MAX_VALUE else ""
+        if self.min == self.max:
+            return f"{self.measure} is {self.min}"
+        low = f"at least {self.min}" if self.min > 0 else ""
+        high = f"at most {self.max}" if self.max < MAX_VALUE else ""
         return f"{self.measure} {' and '.join(part for part in (low, high) if part)}"
 
 
 DOCUMENT_FEATURES = (
-    CaptionFeature("deep links", "deep links", least=1, meaning="links into the site stand below the title"),
-    CaptionFeature("short URL", "url length", most=30, tuned="most", meaning="few characters"),
-    CaptionFeature("long URL", "url length", least=80, tuned="least", meaning="many characters"),
-    CaptionFeature("many URL slashes", "url slashes", least=6, tuned="least", meaning="deep inside a site"),
-    CaptionFeature("URL bold", "url bold sections", least=1, meaning="something in the URL is highlighted"),
-    CaptionFeature("short title", "title length", most=4, tuned="most", meaning="few words"),
-    CaptionFeature("long title", "title length", least=10, tuned="least", meaning="many words"),
-    CaptionFeature("title bold", "title bold sections", least=1, meaning="something in the title is highlighted"),
-    CaptionFeature("much title bold", "title bold sections", least=3, tuned="least", meaning="several sections are"),
-    CaptionFeature("missing snippet", "snippet length", most=0, meaning="no snippet was shown"),
-    CaptionFeature("short snippet", "snippet length", least=1, most=45, tuned="most", meaning="about half a line"),
-    CaptionFeature("long snippet", "snippet length", least=165, tuned="least", meaning="flows onto a third line"),
-    CaptionFeature("snippet bold", "snippet bold sections", least=1, meaning="something in the snippet is highlighted"),
-    CaptionFeature("much snippet bold", "snippet bold sections", least=5, tuned="least", meaning="many sections are"),
+    CaptionFeature("deep links", "deep links", min=1, meaning="links into the site stand below the title"),
+    CaptionFeature("short URL", "url length", max=30, tuned="max", meaning="few characters"),
+    CaptionFeature("long URL", "url length", min=80, tuned="min", meaning="many characters"),
+    CaptionFeature("many URL slashes", "url slashes", min=6, tuned="min", meaning="deep inside a site"),
+    CaptionFeature("URL bold", "url bold sections", min=1, meaning="something in the URL is highlighted"),
+    CaptionFeature("short title", "title length", max=4, tuned="max", meaning="few words"),
+    CaptionFeature("long title", "title length", min=10, tuned="min", meaning="many words"),
+    CaptionFeature("title bold", "title bold sections", min=1, meaning="something in the title is highlighted"),
+    CaptionFeature("much title bold", "title bold sections", min=3, tuned="min", meaning="several sections are"),
+    CaptionFeature("missing snippet", "snippet length", max=0, meaning="no snippet was shown"),
+    CaptionFeature("short snippet", "snippet length", min=1, max=45, tuned="max", meaning="about half a line"),
+    CaptionFeature("long snippet", "snippet length", min=165, tuned="min", meaning="flows onto a third line"),
+    CaptionFeature("snippet bold", "snippet bold sections", min=1, meaning="something in the snippet is highlighted"),
+    CaptionFeature("much snippet bold", "snippet bold sections", min=5, tuned="min", meaning="many sections are"),
 )
 PAIRWISE_FEATURES = tuple(
     CaptionFeature(
@@ -250,7 +250,7 @@ def encode(features: Sequence[CaptionFeature], measures: Array, counts: Array, g
         if count > 1:
             raise DataError(f"two features are named {name!r}; give each a name of its own")
     side = {"": 0, ABOVE: -1, BELOW: 1}
-    table = [(MEASURES.index(one.measure), one.least, one.most, side[one.neighbour]) for one in features]
+    table = [(MEASURES.index(one.measure), one.min, one.max, side[one.neighbour]) for one in features]
     codes = np.zeros((len(measures), FIRST + len(features)), np.int8)
     codes[:, GRADE] = np.clip(grades, -1, MAX_GRADE) + 1
     _encode(measures, np.asarray(counts, np.int64), np.array(table, np.int64).reshape(-1, 4), codes)

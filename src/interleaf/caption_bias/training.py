@@ -46,21 +46,21 @@ class MeasureCounts(MergeableSums):
         return np.concatenate([np.zeros_like(self.counts[:, :1]), np.cumsum(self.counts, axis=1)], axis=1)
 
     def quantiles(self, feature: CaptionFeature, shares: Sequence[float] | Array) -> list[int]:
-        """Quantiles of the results; for a tuned `most`, of those with at least `least`."""
-        least = feature.least if feature.tuned == "most" else 0
+        """Quantiles of the results; for a tuned `max`, of those with at least `min`."""
+        least = feature.min if feature.tuned == "max" else 0
         below = self._down_to[MEASURES.index(feature.measure), least:].sum(axis=(1, 2, 3))
         places = np.searchsorted(below[1:] - below[0], np.array(shares) * (below[-1] - below[0]))
         return [least + place for place in places.tolist()]
 
     def patterns(self, features: Sequence[CaptionFeature]) -> Patterns:
         """The patterns of position, grade and these features, which all belong to one measure."""
-        ends = {bound for one in features for bound in (min(one.least, VALUES), min(one.most + 1, VALUES))}
+        ends = {bound for one in features for bound in (min(one.min, VALUES), min(one.max + 1, VALUES))}
         bounds = np.array(sorted({0, *ends, VALUES}))
         counts = np.diff(self._down_to[MEASURES.index(features[0].measure), bounds], axis=0)
-        has = np.stack([(bounds[:-1] >= one.least) & (bounds[:-1] <= one.most) for one in features], axis=1)
+        has = np.stack([(bounds[:-1] >= one.min) & (bounds[:-1] <= one.max) for one in features], axis=1)
         part, position, grade = np.nonzero(counts.sum(axis=-1))
         codes = np.concatenate([np.stack([position, grade], axis=1), has[part]], axis=1).astype(np.int8)
-        return Patterns.grouped(codes, counts.sum(axis=-1)[part, position, grade], counts[part, position, grade, 1])
+        return Patterns.group(codes, counts.sum(axis=-1)[part, position, grade], counts[part, position, grade, 1])
 
 
 @kernel
@@ -89,7 +89,7 @@ def tune_thresholds(features: Sequence[CaptionFeature], table: MeasureCounts, ru
 
 
 def _at_quartile(feature: CaptionFeature, table: MeasureCounts) -> CaptionFeature:
-    return feature.at(*table.quantiles(feature, [0.25 if feature.tuned == "most" else 0.75]))
+    return feature.at(*table.quantiles(feature, [0.25 if feature.tuned == "max" else 0.75]))
 
 
 def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionFeature]:
@@ -101,7 +101,7 @@ def _best(features: list[CaptionFeature], table: MeasureCounts) -> list[CaptionF
         before = list(best)
         for place, feature in enumerate(best):
             # Low thresholds below the median, high ones above it, none in the outer tenths.
-            low, high = (MIN_SHARE, 0.5) if feature.tuned == "most" else (0.5, 1 - MIN_SHARE)
+            low, high = (MIN_SHARE, 0.5) if feature.tuned == "max" else (0.5, 1 - MIN_SHARE)
             for value in sorted(set(table.quantiles(feature, np.linspace(low, high, CANDIDATES)))):
                 tried = [*best[:place], feature.at(value), *best[place + 1 :]]
                 reached = likelihood(*tried)

@@ -230,7 +230,7 @@ class WeightedScores:
             sums.weights[kind] += np.bincount(results.bucket[rows], weight * credited, BUCKETS)
             sums.weight_slopes[kind] += (weight * credited) @ slope
 
-    def rescored(self, confidence: float = 0.95) -> tuple[Rescored, ...]:
+    def rescore(self, confidence: float = 0.95) -> tuple[Rescored, ...]:
         """Every pair of the latest version of the one experiment, by every method."""
         names = sorted({entry.experiment for entry in self._sums})
         if len(names) > 1:

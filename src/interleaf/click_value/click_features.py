@@ -140,7 +140,7 @@ def _compares(field: str, comparison: Callable[[Array, int], Array], value: int)
     return lambda clicks: comparison(getattr(clicks, field), value)
 
 
-def _published() -> Iterator[ClickFeature]:
+def _list_published() -> Iterator[ClickFeature]:
     """The five families of C12."""
     for (name, function), (suffix, (way, normalize)) in product(_FUNCTIONS.items(), _NORMALIZED.items()):
         meaning = f"{name.replace('_', ' of the ')}, {way}"
@@ -163,7 +163,7 @@ FEATURES: dict[str, ClickFeature] = {
     row.name: row
     for row in (
         ClickFeature(EQUAL, "equal", "every click alike", lambda clicks: np.ones(len(clicks.rank))),
-        *_published(),
+        *_list_published(),
         ClickFeature(CAPTION, "caption", "the caption's click weight (H12c)", lambda clicks: clicks.caption),
     )
 }

@@ -246,16 +246,12 @@ def fit(
     """Learn from the sums of logs; the options are those of `learn`."""
     if ridge is not None and not ridge >= 0:
         raise DataError(f"ridge is {ridge!r}; give a number from 0 up, or leave it out to have it chosen")
-    fitting = Fitting(_penalized(training.features, ridge_on), examples)
+    fitting = Fitting(_mark_penalized(training.features, ridge_on), examples)
     if callable(groups):
         groups = {pair.experiment: groups(pair.experiment) for pair in training.pairs}
     pairs = credit_fitting.examples_of(training.pairs, better or {}, groups or {})
     weights, chosen, ridges = credit_fitting.learn_weights(pairs, fitting, ridge)
-    left_out = [
-        Note(one.reason.code, f"experiment {one.pair[0]!r}, version {one.pair[1]}: {one.reason.text}")
-        for one in pairs
-        if one.reason
-    ]
+    left_out = _list_left_out(pairs)
     if weights is None:
         reasons = [note.text for note in left_out]
         reasons += [f"{_text_of(reason)} ({count:,} rows)" for reason, count in training.dropped.most_common(3)]
@@ -284,15 +280,9 @@ def fit(
         held_out=tuple(credit_fitting.held_out(pairs, fitting, ridge)),
         ridges=ridges,
         confidence=confidence,
-        left_out=(*left_out, *_notes_on_dropped(training)),
+        left_out=(*left_out, *_list_dropped(training.dropped)),
         notes=_notes(used, chosen, ridge, folds),
     )
-
-
-def _notes_on_dropped(training: TrainingSums) -> list[Note]:
-    """The rows that were dropped, by reason."""
-    dropped = training.dropped.items()
-    return [Note(reason.partition(":")[0], f"{count:,} rows: {_text_of(reason)}") for reason, count in dropped]
 
 
 def training_of(
@@ -315,7 +305,7 @@ def _is_saved(source: Any) -> bool:
     return isinstance(source, TrainingSums) or (isinstance(source, (str, PathLike)) and str(source).endswith(SUMS))
 
 
-def _penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array:
+def _mark_penalized(features: Sequence[str], ridge_on: Sequence[str] | None) -> Array:
     if ridge_on is not None and (unknown := [name for name in ridge_on if name not in features]):
         raise DataError(f"ridge_on names {unknown[0]!r}, which is not among the features that are learned")
     return np.array([name != EQUAL if ridge_on is None else name in ridge_on for name in features])
@@ -381,3 +371,17 @@ def _text_of(reason: str) -> str:
     """The text of a reason for which rows were dropped."""
     code, _, detail = reason.partition(":")
     return LearningNote.NOT_TWO_RANKERS.note(detail).text if code == LearningNote.NOT_TWO_RANKERS else text_of(reason)
+
+
+def _list_left_out(pairs: Sequence[TrainingExample]) -> list[Note]:
+    """The experiments that teach nothing, each with its reason."""
+    return [
+        Note(one.reason.code, f"experiment {one.pair.experiment!r}, version {one.pair.version}: {one.reason.text}")
+        for one in pairs
+        if one.reason
+    ]
+
+
+def _list_dropped(dropped: Mapping[str, int]) -> list[Note]:
+    """The rows that were dropped, by reason."""
+    return [Note(reason.partition(":")[0], f"{count:,} rows: {_text_of(reason)}") for reason, count in dropped.items()]

@@ -386,7 +386,7 @@ class Weigher:
         weighings.sums[WEIGHTED].add(bucket, weights, outcomes)
         weighings.sums[CLIPPED].add(bucket, weights, outcomes, self.clip)
         if self.has_joint:
-            weighings.sums[JOINT].add(bucket, np.exp(old.log_joint), self.scorer.observed(lists, rows.clicks))
+            weighings.sums[JOINT].add(bucket, np.exp(old.log_joint), self.scorer.score_by_owners(lists, rows.clicks))
         if self.robust is not None and weighings.foreseen is not None:
             groups = self.group_of[bucket % GROUPS]
             self.robust.mend(weighings.foreseen, RankedLists(lists, entries, rows.counts, groups), weights, outcomes)

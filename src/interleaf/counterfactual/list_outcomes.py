@@ -224,7 +224,7 @@ class Scorer:
             self.scheme.form, *batch.credit_known(self.chosen, self.scheme, impressions, counts, clicks)
         )
 
-    def observed(self, impressions: Impression, clicks: Array) -> Array:
+    def score_by_owners(self, impressions: Impression, clicks: Array) -> Array:
         """Scores by the owners that were drawn."""
         rankers = range(self.rankers)
         owned = np.stack([(clicks & (impressions.teams == ranker)).sum(axis=1) for ranker in rankers], axis=1)

@@ -197,7 +197,7 @@ class ListsInMemory:
         self._dropped = Counter(dropped)
         self._lists = [view.of(old, self._dropped) for old in lists]
 
-    def add_up(self, empty: S, add: AddLists[S]) -> S:
+    def accumulate(self, empty: S, add: AddLists[S]) -> S:
         for lists in self._lists:
             add(empty, lists)
         empty.dropped += self._dropped
@@ -210,7 +210,7 @@ class ListsReadAgain:
     def __init__(self, passes: Passes[OldTask], view: RankersView) -> None:
         self._passes, self._view = passes, view
 
-    def add_up(self, empty: S, add: AddLists[S]) -> S:
+    def accumulate(self, empty: S, add: AddLists[S]) -> S:
         return self._passes.add_up(empty, partial(self._view.add_batch, add))
 
 

@@ -313,7 +313,7 @@ def reuse_lists(
 ) -> ReuseResult:
     """Compare the new rankers on old lists that were looked up in their rankings."""
     new, scorer = view.new, view.scorer
-    looks = lists.add_up(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
+    looks = lists.accumulate(LogCounts(len(new.queries), view.longest, scorer.rankers), LogCounts.add)
     if not looks.impressions:
         raise nothing_left_error(looks.dropped)
     robust = None
@@ -322,7 +322,7 @@ def reuse_lists(
     has_joint = scorer.independent and not looks.unowned
     weigher = estimators.Weigher(new, scorer, robust, has_joint, looks.group_of, clip, ("reuse", seed))
     empty = estimators.WeightingSums(scorer.columns, None if robust is None else robust.empty())
-    evidence = ReuseEvidence(scorer, looks, lists.add_up(empty, weigher.add), robust, view.longest)
+    evidence = ReuseEvidence(scorer, looks, lists.accumulate(empty, weigher.add), robust, view.longest)
     return build_result(evidence, new.rankers, borrowed, confidence)
 
 

@@ -184,7 +184,7 @@ def reweight(
     """PI+MA, PI+IS and PI+IS+MA, and the clipped forms of the weighted ones."""
     of_source, of_target = (log_chances(PROBABILISTIC, lists, counts) for lists in (source, target))
     of_list, of_owned = (np.exp(new - old) for old, new in zip(of_source, of_target, strict=True))
-    marginal, observed = SCORER(target, counts, clicks), SCORER.observed(source, clicks)
+    marginal, observed = SCORER(target, counts, clicks), SCORER.score_by_owners(source, clicks)
     yield "PI+MA", np.ones(len(counts)), marginal, np.inf
     for limit, suffix in ((np.inf, ""), (clip, " clipped")):
         yield f"PI+IS{suffix}", of_owned, observed, limit
