@@ -16,7 +16,7 @@ from interleaf.proxy.recorders import Recorder
 from interleaf.proxy.search_requests import Incoming
 from interleaf.proxy.served_lists import ServedLists
 from interleaf.proxy.tokens import Signer
-from interleaf.proxy.ubi_records import read_records
+from interleaf.proxy.ubi_writes import read_records
 from interleaf.server.rate_limits import Rates
 from interleaf.server.schemas import RETRY, ApiError, EventBody, EventsRequest, decoder
 

@@ -16,7 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from interleaf.server.monitoring import About
+from interleaf.server.monitoring import BuildInfo
 
 # The limit of an alert, 0.4, is one of them: between two of them, quantiles are a guess.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.4, 0.5, 1.0, 2.5, 10.0)
@@ -28,7 +28,7 @@ class ProxyMetrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        registry.register(About(None))
+        registry.register(BuildInfo(None))
         counter = partial(PrometheusCounter, registry=registry)
         seconds = partial(Histogram, registry=registry, buckets=BUCKETS)
         requests = "requests by how they were answered, and status"

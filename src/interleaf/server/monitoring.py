@@ -80,7 +80,7 @@ class Metrics:
     def text(self, running: Iterable[Stored] | None) -> bytes:
         """All metrics, with the running experiments if they are known, in the Prometheus text format."""
         registry = self._registry if self._folder is None else _Workers(Path(self._folder))
-        return generate_latest(registry) + generate_latest(About(running))
+        return generate_latest(registry) + generate_latest(BuildInfo(running))
 
     def close(self) -> None:
         """Remove the gauges of this process."""
@@ -115,7 +115,7 @@ def _size(path: Path) -> int:
 
 
 @dataclass(eq=False)  # a registry needs a hash
-class About:
+class BuildInfo:
     """The version, and the running experiments with their methods."""
 
     running: Iterable[Stored] | None

@@ -9,7 +9,7 @@ history.py          what was done with an experiment, when, by whom and why
 watch.py            what was last noted of a running experiment, so that each change is noted once
 outbox.py           webhooks that wait for delivery
 impression_rows.py  writes impressions and events
-units.py            impressions of a user, found by the user's id
+unit_lookup.py      impressions of a user, found by the user's id
 attribution.py      to which impressions an event belongs
 codec.py            the stored form of a row; rows as record batches
 epoch_plans.py      plans of epochs, where the best of many rankers is chosen

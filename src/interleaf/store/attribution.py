@@ -17,7 +17,7 @@ from interleaf.store.codec import EncodedRow, decode_row
 from interleaf.store.database import Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.records import MAX_AHEAD, MAX_EARLY, Event
-from interleaf.store.units import find_ids, is_sought
+from interleaf.store.unit_lookup import find_ids, is_sought
 
 MAX_MATCHES = 100  # impressions that get an event if all do; no person sees a document more often
 

@@ -27,7 +27,7 @@ from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.sql_tables import OPEN_NAMES
 from interleaf.store.time_check import StoreTime
-from interleaf.store.units import read_earlier
+from interleaf.store.unit_lookup import read_earlier
 from interleaf.tally import Fact, Tally, tally_file
 from interleaf.tally.slices import MAX_SEGMENTS
 from interleaf.tally.units import Sample
