@@ -169,7 +169,7 @@ def test_a_full_spool_is_a_failure(engine: StubEngine, tmp_path: Path) -> None:
             wait_for_settings(proxy)
     with running_proxy(engine.url, tmp_path, experiment=spool) as proxy:  # the service is away
         wait_for_settings(proxy)
-        proxy.app.recorder._client._spool._most = 1  # type: ignore[attr-defined]
+        proxy.app.recorder._client._spool._max_records = 1  # type: ignore[attr-defined]
         reply = proxy.search()
         until(lambda: proxy.app.recorder.status()["waiting"] == 1)
         assert proxy.ask("POST", "/_interleaf/events", click(reply, 3)).status == 202

@@ -195,5 +195,5 @@ def test_an_a_a_test_that_is_alike_passes() -> None:
 
 def test_every_code_of_a_verdict_is_documented_by_its_statement() -> None:
     assert [code.value for code in VerdictCode] == [
-        *("broken", "guardrail", "disagree", "alike", "preferred", "worse", "no_worse", "undecided")
+        *("broken", "guardrail", "disagree", "alike", "preferred", "worse", "no_worse", "no_best", "undecided")
     ]
