@@ -121,17 +121,17 @@ class ReuseResult:
 
     def __str__(self) -> str:
         tables = [str(table) for table in self.tables]
-        return "\n\n".join([*self.answer, self._basis, *self._told, *tables, *self._plans, *self._dropped])
+        return "\n\n".join([*self.answer, self._basis, *self._warning_texts, *tables, *self._plans, *self._dropped])
 
     def to_markdown(self) -> str:
         """A Markdown page: the answer, the warnings, the tables, and the plan."""
-        words = [escape(text) for text in (*self.answer, self._basis, *self._told)]
+        words = [escape(text) for text in (*self.answer, self._basis, *self._warning_texts)]
         tables = [table.to_markdown() for table in self.tables]
         parts = ["# Old impressions for new rankers", *words, *tables, *map(escape, (*self._plans, *self._dropped))]
         return "\n\n".join(parts) + "\n"
 
     @property
-    def _told(self) -> list[str]:
+    def _warning_texts(self) -> list[str]:
         return [warning.text for warning in self.warnings]
 
     @property

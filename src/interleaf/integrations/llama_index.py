@@ -46,11 +46,11 @@ class LlamaIndexRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         calls = {name: partial(one.retrieve, copy(query_bundle)) for name, one in self._retrievers.items()}
-        return [_add_place(one) for one in self._mixer.retrieve(*_asked(query_bundle), calls)]
+        return [_add_place(one) for one in self._mixer.retrieve(*_read_query(query_bundle), calls)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         calls = {name: _call(one, copy(query_bundle)) for name, one in self._retrievers.items()}
-        return [_add_place(one) for one in await self._mixer.retrieve_async(*_asked(query_bundle), calls)]
+        return [_add_place(one) for one in await self._mixer.retrieve_async(*_read_query(query_bundle), calls)]
 
 
 def _call(retriever: BaseRetriever, query: QueryBundle) -> Any:
@@ -64,7 +64,7 @@ def _call(retriever: BaseRetriever, query: QueryBundle) -> Any:
     return call
 
 
-def _asked(query: QueryBundle) -> tuple[str, Any, Any]:
+def _read_query(query: QueryBundle) -> tuple[str, Any, Any]:
     """The text, the unit and the session."""
     return query.query_str, getattr(query, "unit", None), getattr(query, "session", None)
 
