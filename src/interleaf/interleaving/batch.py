@@ -20,9 +20,9 @@ from interleaf.interleaving.rankings import CheckedRankings, check_k, check_rank
 from interleaf.kernels.arrays import Array, DrawnLists as DrawnLists, EncodedRankings, Impression, pairs
 from interleaf.kernels.jit import kernel
 from interleaf.kernels.randomness import Key, key_of
-from interleaf.methods.loops import credit_batch as credit_loop, score_columns
+from interleaf.methods.loops import credit_batch as credit_loop, prefer_batch, score_columns
 from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
-from interleaf.methods.schemes import Scheme, scheme_of
+from interleaf.methods.schemes import TOLERANCE, Scheme, scheme_of
 
 CHUNK = 4096
 
@@ -113,11 +113,10 @@ def preferences(
     chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
 ) -> Array:
     """The preference of each pair of rankers, `[row, ranker, ranker]`; the cost grows with their square."""
-    rows, rankers, _ = impressions.ranks.shape
     kernel, settings = chosen.method.kernels.expected_sign_batch, _settings(chosen, impressions)
     if not scheme.form.takes_expected_sign or kernel is None:
-        columns = score_columns(scheme.form, *credit_known(chosen, scheme, impressions, counts, clicks, threads))
-        return _matrices(scheme, columns, rankers)
+        return _prefer(scheme, *credit_known(chosen, scheme, impressions, counts, clicks, threads), threads)
+    rows, rankers, _ = impressions.ranks.shape
     matrices = np.zeros((rows, rankers, rankers))
 
     def run(part: slice) -> None:
@@ -128,12 +127,11 @@ def preferences(
     return matrices
 
 
-def _matrices(scheme: Scheme, columns: Array, rankers: int) -> Array:
-    """Scores by ranker or by pair as preferences `[row, ranker, ranker]`."""
-    matrices = np.zeros((len(columns), rankers, rankers))
-    first, second = pairs(rankers)
-    values = columns[:, first] - columns[:, second] if scheme.form.linear else columns
-    matrices[:, first, second], matrices[:, second, first] = values, 0 - values
+def _prefer(scheme: Scheme, credits: Array, credited: Array, threads: int) -> Array:
+    """The preferences that follow from credit, which is divided in place if the scheme does so."""
+    rows, rankers = credits.shape
+    matrices, kernel = np.zeros((rows, rankers, rankers)), prefer_batch(scheme.form)
+    _in_threads(lambda part: kernel(credits[part], credited[part], TOLERANCE, matrices[part]), rows, threads)
     return matrices
 
 
@@ -286,9 +284,7 @@ def credit_batch(
     if named.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
         preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
     else:
-        preference = _matrices(named, score_columns(named.form, credits, credited), credits.shape[1])
-    if named.form.divides:
-        credits /= np.maximum(credited, 1)[:, None]
+        preference = _prefer(named, credits, credited, threads)
     return BatchOutcome(credits, preference, named.name)
 
 

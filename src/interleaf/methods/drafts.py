@@ -18,6 +18,7 @@ from interleaf.kernels.randomness import Randomness, derive, pick
 FAIR, OWNED, STOP = 0, 1, 2
 MAX_SUBSETS = 12  # of rankers or positions: arrays have 2 to this power entries
 MAX_DRAFTS = 4096  # if there are more, they are sampled
+MAX_COMPARED = 32  # drafts that a draft is compared with, so that the time grows with their number only
 REDRAWS = 255  # lists drawn in addition to the one that was shown
 
 
@@ -324,38 +325,56 @@ def _count_drafts(rankers: int, count: int) -> int:
 
 @inline_kernel
 def _draft_all(top: EncodedRankings, start: int, owned: Array, chances: Array, settings: TeamDraftSettings) -> None:
-    """Go through all drafts, position by position, and back to the last position where another ranker can pick."""
+    """Go through all drafts, position by position; those that agree in who has picked and what is shown go on as one."""
     rankers, count = top.rankings.shape
-    in_list, document = np.zeros(top.documents, np.bool_), np.zeros(count, np.int64)
-    best, reached = np.zeros((count + 1, rankers), np.int64), np.zeros(count + 1, owned.dtype)
-    picked, left = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    size = _count_drafts(rankers, count - start)
+    best, in_list = np.zeros((2, size, rankers), np.int64), np.zeros((2, size, top.documents), np.bool_)
+    picked, reached = np.zeros((2, size), np.int64), np.zeros((2, size), owned.dtype)
     for position in range(start):
-        in_list[position] = True
-    position, reached[start], is_new = start, settings.one, True
-    while position >= start and position < count:
-        if is_new:
-            able = _find_best(top, in_list, best[position])
-            picked[position], left[position] = _next_to_pick(able, picked[position], rankers, settings.fill)
-            if left[position]:
-                reached[position] = reached[position] / _count_ones(left[position])
-        else:
-            in_list[document[position]] = False
-        is_new = False
-        if left[position] == 0:
-            position -= 1
-            continue
-        ranker = _lowest_bit(left[position])
-        left[position] &= left[position] - 1
-        document[position] = top.rankings[ranker, best[position, ranker]]
-        in_list[document[position]] = True
-        chances[document[position], position] += reached[position]
-        if document[position] == position:
-            owned[ranker, position] += reached[position]
-        if position + 1 < count:
-            best[position + 1] = best[position]
-            picked[position + 1] = picked[position] | (1 << ranker)
-            reached[position + 1] = reached[position]
-            position, is_new = position + 1, True
+        in_list[0, 0, position] = True
+    reached[0, 0] = settings.one
+    now, drafts = 0, 1
+    for position in range(start, count):
+        after, longer = 1 - now, 0
+        for number in range(drafts):
+            able = _find_best(top, in_list[now, number], best[now, number])
+            opened, waiting = _next_to_pick(able, picked[now, number], rankers, settings.fill)
+            share = reached[now, number] / max(1, _count_ones(waiting))
+            while waiting:
+                ranker = _lowest_bit(waiting)
+                waiting &= waiting - 1
+                document = top.rankings[ranker, best[now, number, ranker]]
+                chances[document, position] += share
+                if document == position:
+                    owned[ranker, position] += share
+                in_list[after, longer] = in_list[now, number]
+                in_list[after, longer, document] = True
+                picked[after, longer] = opened | (1 << ranker)
+                same = _find_same(in_list[after], picked[after], longer)
+                if same == longer:
+                    best[after, longer] = best[now, number]
+                    reached[after, longer] = share
+                    longer += 1
+                else:
+                    reached[after, same] += share
+        now, drafts = after, longer
+
+
+@inline_kernel
+def _find_same(in_list: Array, picked: Array, number: int) -> int:
+    """A draft before this one with the same documents and the same rankers that have picked; if none, this one."""
+    for same in range(max(0, number - MAX_COMPARED), number):
+        if picked[same] == picked[number] and _are_equal(in_list[same], in_list[number]):
+            return same
+    return number
+
+
+@inline_kernel
+def _are_equal(one: Array, other: Array) -> bool:
+    for place in range(len(one)):
+        if one[place] != other[place]:
+            return False
+    return True
 
 
 @inline_kernel

@@ -89,6 +89,18 @@ def prefer(form: SchemeForm) -> Any:
     return kernel_around(form.compare, prefer, form.name)
 
 
+@cache
+def prefer_batch(form: SchemeForm) -> Any:
+    """A kernel that does the same for each row."""
+    prefer_row = prefer(form)
+
+    def prefer_batch(credits: Array, credited: Array, tolerance: float, preferences: Array) -> None:
+        for row in range(len(credits)):
+            prefer_row(credits[row], credited[row], tolerance, preferences[row])
+
+    return kernel_around(form.compare, prefer_batch, form.name)
+
+
 def score_columns(form: SchemeForm, credits: Array, credited: Array) -> Array:
     """Scores `[row, column]` from credit `[row, ranker]`: a column per ranker if the form is linear, else per pair."""
     if form.divides:
