@@ -41,13 +41,13 @@ def one_of(words: tuple[str, ...]) -> Meta:
     return Meta(extra_json_schema={"enum": list(words)})
 
 
-def each_once(least: int, most: int) -> Meta:
+def each_once(min_items: int, max_items: int) -> Meta:
     """The limits of a list of different items."""
-    return Meta(min_length=least, max_length=most, extra_json_schema={"uniqueItems": True})
+    return Meta(min_length=min_items, max_length=max_items, extra_json_schema={"uniqueItems": True})
 
 
 def declare(meaning: str, default: Any = MISSING, label: str = "") -> Any:
-    """A field of a dataclass; without a default it is required."""
+    """A field of a dataclass; without a default it is required. Forms show the label."""
     factory: Any = MISSING if default is MISSING else lambda: default
     return field(default_factory=factory, metadata={"meaning": meaning, "label": label})
 

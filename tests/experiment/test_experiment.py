@@ -79,6 +79,7 @@ def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
         ("confidence", 1, "from 0.5"),
         ("bot_rate", 0, "from 1"),
         ("surprise", 1, "no such setting"),
+        ("shar", 1, "did you mean 'share'?"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_its_remedy(field: str, value: Any, remedy: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from interleaf.errors import ExperimentError, InterleafError, join_names
+from interleaf.errors import ExperimentError, InterleafError, join_names, suggest
 from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
 from interleaf.experiment.guardrail_margins import GuardrailMargins, check_guardrails
 from interleaf.experiment.limits import MAX_K
@@ -53,7 +53,6 @@ EventWeights = Annotated[
     'give 1 to 20 kinds of events, each with a number from -1,000,000 to 1,000,000, such as {"click": 1.0}',
     _check_kinds,
 ]
-Share = Annotated[float, Meta(ge=0, le=1)]
 Value = Annotated[float, Meta(ge=1e-6, le=1e11)]
 Units = Annotated[int, Meta(ge=1, le=10**9)]
 StopRule = Annotated[str, one_of(STOP_RULES)]
@@ -77,7 +76,7 @@ class Experiment:
     k: Annotated[int, Meta(ge=1, le=MAX_K)] = declare("how many results a page shows", 10, "Results per page")
     share: Annotated[float, Meta(ge=0.0001, le=1)] = declare("share of units that take part", 1.0, "Share of units")
     lane: Name | None = declare("experiments in the same lane never share a user", None, "Lane")
-    offset: Share | None = declare(
+    offset: Annotated[float, Meta(ge=0, le=1)] | None = declare(
         "start of this experiment's share within the lane (0 to 1); null: the first free place when it is started",
         None,
         "Start within the lane",
@@ -193,7 +192,7 @@ class Experiment:
             raise ExperimentError("experiment", data, "give an object of settings")
         for name in data:
             if name not in SETTINGS:
-                remedy = f"there is no such setting; there are {join_names(SETTINGS)}"
+                remedy = f"there is no such setting; there are {suggest(str(name)[:100], SETTINGS)}"
                 raise ExperimentError(str(name)[:100], None, remedy)
         values = {}
         for name, setting in SETTINGS.items():
