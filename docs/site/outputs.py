@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import MISSING, fields
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from interleaf.importers.two_tables.remedies import REMEDIES
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.metrics.guardrail_metrics import MEANINGS
+from interleaf.plain_data import fields_of
 from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
 from interleaf.proxy.config import SECTIONS, RankerSection
 from interleaf.proxy.config_file import LOG_SETTINGS
@@ -105,18 +105,14 @@ def _codes(codes: Iterable[Code]) -> str:
 def _proxy_keys() -> str:
     lines = ["| section | key | default | meaning |", "| --- | --- | --- | --- |"]
     for name, kind in {**SECTIONS, "[rankers]": RankerSection}.items():
-        for key in fields(kind):
-            make = key.default_factory
-            shown = "required" if make is MISSING else _as_toml(make())
-            lines.append(f"| `[{name}]` | `{key.name}` | {shown} | {key.metadata['meaning']} |")
+        for key in fields_of(kind).values():
+            shown = "required" if key.make_default is None else _as_toml(key.make_default())
+            lines.append(f"| `[{name}]` | `{key.name}` | {shown} | {key.meaning} |")
     return "\n".join(lines)
 
 
 def _as_toml(value: Any) -> str:
-    if value in (None, (), {}):
-        return ""
-    is_address = isinstance(value, tuple) and isinstance(value[-1], int)
-    return f"`{json.dumps(':'.join(map(str, value)) if is_address else value)}`"
+    return "" if value in (None, (), {}) else f"`{json.dumps(value)}`"
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -135,7 +131,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "upstream codes": lambda: _codes(UpstreamCode),
     "proxy keys": _proxy_keys,
     "settings of a proxy with a log": lambda: _meanings(
-        "setting", {name: SETTINGS[name].metadata["meaning"] for name in LOG_SETTINGS}
+        "setting", {name: SETTINGS[name].meaning for name in LOG_SETTINGS}
     ),
     "names of impressions": lambda: _names(IMPRESSIONS),
     "names of events": lambda: _names(EVENTS),

@@ -44,10 +44,13 @@ def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
     [
         ("name", "", "1 to 100 characters"),
         ("name", "../etc/passwd", "letters, digits"),
-        ("name", "a\nb", "control characters"),
+        ("name", "a\nb", "letters, digits"),
+        ("owner", "a\nb", "control characters"),
         ("rankers", ["one"], "2 to 1,000"),
         ("rankers", ["same", "same"], "each of them once"),
         ("rankers", "production", "give a list"),
+        ("rankers", {"production", "candidate"}, "give a list"),
+        ("rankers", ["production", ""], "'' is invalid; give a list of 2 to 1,000, each a text of 1 to 100"),
         ("control", "nobody", "'production' or 'candidate'"),
         ("method", "magic", "unknown method 'magic'"),
         ("method", "team_draft(fill=never)", "fair"),
@@ -64,6 +67,9 @@ def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
         ("holdout", float("nan"), "from 0 to 0.9"),
         ("events", {}, "1 to 20 kinds"),
         ("events", {"click": "much"}, "number"),
+        ("events", {"": 1.0}, "1 to 100 characters"),
+        ("k", "\ud800", "whole number"),
+        ("hypothesis", "a\x00", "control characters"),
         ("events", {"click": 0.0, "purchase": 0}, "other than 0"),
         ("events", {"weighted": 1.0, "click": 1.0}, "another"),
         ("primary", "purchase", "'click'"),
@@ -73,6 +79,7 @@ def test_what_is_left_out_has_a_default_and_what_is_said_comes_back() -> None:
         ("confidence", 1, "from 0.5"),
         ("bot_rate", 0, "from 1"),
         ("surprise", 1, "no such setting"),
+        ("shar", 1, "did you mean 'share'?"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_its_remedy(field: str, value: Any, remedy: str) -> None:

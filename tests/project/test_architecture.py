@@ -20,7 +20,7 @@ FILES = sorted(SOURCES.rglob("*.py"))
 # A module is in the room with the longest name that fits; "" is the package itself, which re-exports the public names.
 FLOORS = (
     ("errors", "stable_codes", "tables"),
-    ("environment", "spec", "kernels", "postgres_errors"),
+    ("environment", "spec", "kernels", "plain_data", "postgres_errors"),
     ("dueling_bandits", "methods", "plots", "stats"),
     ("interleaving", "metrics"),
     ("", "clicks", "log"),

@@ -60,7 +60,7 @@ def test_all_errors_are_listed_with_line_key_and_remedy() -> None:
         "proxy.toml, line 3: upstream.url is 'http://***127.0.0.1:9200': leave name and password out",
         "proxy.toml, line 8: experiment.share is 2: give a number from 0.0001 to 1",
         "proxy.toml, line 12: requests.dept: there is no such key",
-        "proxy.toml, line 11: requests.paths is ['products']: 'products' is not a path",
+        "proxy.toml, line 11: requests.paths is ['products']: 'products' is invalid; give a list of paths",
         "proxy.toml, line 13: requests.time_budget_ms is 'fast': give a number from 1 to 60,000",
         "proxy.toml, line 16: unit.header is 'X User': give a name of letters",
         "proxy.toml, line 25: rankers[1].patch is '{': this JSON cannot be read",
@@ -89,6 +89,9 @@ def test_all_errors_are_listed_with_line_key_and_remedy() -> None:
         ({"requests": "where = [{ pointer = '/a', header = 'b' }]"}, "one of pointer, parameter and header"),
         ({"proxy": 'listen = "example.org:80"'}, "give an IP address and a port"),
         ({"proxy": "listen = 9201"}, "give an address and a port"),
+        ({"proxy": 'listen = "127.0.0.1:70000"'}, "give a port from 1 to 65535"),
+        ({"requests": "methods = [{ a = 1 }]"}, 'give "GET", "POST" or both'),
+        ({"requests": "where = [{ header = 'X A' }]"}, "{{'header': 'X A'}} is invalid; give a name of letters"),
         ({"clicks": '[clicks]\nlink = "url"'}, "give a JSON pointer"),
         ({"unit": "own_cookie = 1"}, "unit.own_cookie is 1: give true or false"),
         ({"clicks": "[clicks]\nubi_index = true"}, "clicks.ubi_index is True: give a text"),
@@ -151,7 +154,7 @@ def test_keys_without_an_effect_are_found_at_once(tmp_path: Path) -> None:
 
 def test_the_index_of_ubi_events_can_be_switched_off() -> None:
     text = config_text("http://127.0.0.1:9200", Path("/tmp"), clicks="[clicks]\nubi_index = false")
-    assert parse_config(text, "proxy.toml").clicks.ubi_index is None
+    assert parse_config(text, "proxy.toml").clicks.ubi_index == ""
 
 
 def test_a_file_that_is_not_toml_or_not_there(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from interleaf.proxy.codes import BypassError
 from interleaf.proxy.config import ProxyConfig
 from interleaf.proxy.config_file import parse_config
 from interleaf.proxy.fan_out import FanOutResult
-from interleaf.proxy.key_kinds import Pointer, find_value
+from interleaf.proxy.json_pointer import Pointer, find_value
 from interleaf.proxy.opensearch import OpenSearchSearch
 from interleaf.proxy.recorders import Running
 from interleaf.proxy.scores import decrease
@@ -167,4 +167,4 @@ def test_json_pointers_find_what_was_put_there(value: Any, names: list[str]) -> 
     for name in reversed(names):
         data = {name: data}
     text = "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
-    assert find_value(data, Pointer().check(text)) == value
+    assert find_value(data, Pointer.parse(text)) == value

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from interleaf import plots
@@ -158,17 +159,9 @@ class LearnedCredit(FeatureCredit):
         if data.get("version") != VERSION:
             raise DataError(f"{name} is of version {data.get('version')}; this interleaf reads {VERSION}: upgrade it")
         try:
-            return cls(
-                features=tuple(data["features"]),
-                weights=tuple(map(float, data["weights"])),
-                folds=tuple(tuple(map(float, weights)) for weights in data["folds"]),
-                trained_on=tuple(TrainedOn(**trained) for trained in data["trained_on"]),
-                counting=Counting(**data["counting"]),
-                scheme=data["scheme"],
-                ridge=math.inf if data["ridge"] is None else float(data["ridge"]),
-                examples=data["examples"],
-                captions=None if data["captions"] is None else CaptionWeights(CaptionModel.from_dict(data["captions"])),
-            )
+            captions = None if data["captions"] is None else CaptionWeights(CaptionModel.from_dict(data["captions"]))
+            ridge = math.inf if data["ridge"] is None else data["ridge"]
+            return replace(msgspec.convert({**data, "ridge": ridge, "captions": None}, cls), captions=captions)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{name} is a learned credit with something missing or wrong: {error!r}") from None
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from interleaf.dueling_bandits.algorithms import ALGORITHMS, draw_epoch
@@ -76,8 +77,7 @@ class EpochPlan:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> EpochPlan:
         """A plan from plain data."""
-        groups = tuple(RankerGroup(tuple(group["rankers"]), group["draws"]) for group in data["groups"])
-        return cls(**{**data, "groups": groups, "exits": tuple(RankerExit(**one) for one in data["exits"])})
+        return msgspec.convert(data, cls)
 
 
 def plan_epoch(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
 
 from interleaf.errors import ExperimentError
 from interleaf.methods.registry import ONE_LIST
@@ -19,24 +21,22 @@ if TYPE_CHECKING:
     from interleaf.experiment.settings import Experiment
 
 
-class GuardrailMargins:
-    """Metrics of arms, each with a margin; empty: no guardrail."""
+def _check_margins(margins: Mapping[str, Any]) -> dict[str, float]:
+    problems = list(find_problems(margins))
+    if any(sign in kind for kind in filter(None, map(kind_of, margins)) for sign in "=,"):
+        problems.append("leave '=' and ',' out of kinds: they cannot be typed into the form")
+    if problems:
+        raise ValueError("; ".join(problems))
+    return {metric: float(margin) for metric, margin in margins.items()}
 
-    schema: dict[str, Any] = {  # noqa: RUF012
-        "type": "object",
-        "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
-        "maxProperties": MAX_GUARDRAILS,
-        "examples": [EXAMPLE],
-    }
 
-    def check(self, value: Any) -> dict[str, float]:
-        problems = list(find_problems(value))
-        names = [name for name in value if isinstance(name, str)] if isinstance(value, Mapping) else []
-        if any(sign in kind for kind in filter(None, map(kind_of, names)) for sign in "=,"):
-            problems.append("leave '=' and ',' out of kinds: they cannot be typed into the form")
-        if problems:
-            raise ValueError("; ".join(problems))
-        return {metric: float(margin) for metric, margin in value.items()}
+_MARGIN = {"type": "number", "exclusiveMinimum": 0}
+GuardrailMargins = Annotated[
+    Mapping[str, Any],
+    Meta(extra_json_schema={"additionalProperties": _MARGIN, "maxProperties": MAX_GUARDRAILS, "examples": [EXAMPLE]}),
+    f"give metrics with a margin each, such as {EXAMPLE}",
+    _check_margins,
+]
 
 
 def check_guardrails(experiment: Experiment) -> None:

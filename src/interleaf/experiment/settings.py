@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from interleaf.errors import ExperimentError, InterleafError, join_names
+from msgspec import Meta
+
+from interleaf.errors import ExperimentError, InterleafError, join_names, suggest
 from interleaf.experiment.choose import ALGORITHM_NAMES, DOUBLE_THOMPSON, MAX_CHOSEN, MAX_MIXED, check_choice
 from interleaf.experiment.guardrail_margins import GuardrailMargins, check_guardrails
 from interleaf.experiment.limits import MAX_K
-from interleaf.experiment.setting_kinds import (
-    Choice,
-    EventWeights,
-    Name,
-    Number,
-    Optional,
-    Prose,
-    SettingKind,
-    Several,
-    Text,
-)
 from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
 from interleaf.methods.schemes import scheme_of
+from interleaf.plain_data import Label, Line, Name, convert, declare, each_once, fields_of, one_of
 from interleaf.stats.outlook import MARGIN
 
 COMPARE, CHOOSE, AA, RELABELLED, LOSER = "compare", "choose", "aa", "aa_relabelled", "known_loser"
@@ -37,10 +29,33 @@ STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_GUARDRAIL = "decided", 
 STOP_RULES = (STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_GUARDRAIL, STOP_BUDGET)
 
 
-def _setting(label: str, kind: SettingKind, meaning: str, default: Any = MISSING) -> Any:
-    about = {"label": label, "kind": kind, "meaning": meaning, "default": default}
-    factory: Any = MISSING if default is MISSING else lambda: default
-    return field(default_factory=factory, metadata=about)
+def _check_kinds(weights: Mapping[str, float]) -> Mapping[str, float]:
+    for kind in weights:
+        convert(kind, Label)
+    if any("=" in kind or "," in kind or kind[0] == "-" for kind in weights):
+        raise ValueError("leave '=', ',' and a leading '-' out of kinds: they cannot be given on a command line")
+    if not any(weights.values()):
+        raise ValueError("give at least one of them a weight other than 0")
+    return weights
+
+
+def _clean_lines(text: str) -> str:
+    """A text of several lines, which may be empty."""
+    text = text.replace("\r\n", "\n")
+    if not all(line.replace("\t", " ").isprintable() for line in text.split("\n")):
+        raise ValueError("remove control characters and other invisible characters")
+    return text
+
+
+EventWeights = Annotated[
+    Mapping[str, Annotated[float, Meta(ge=-1e6, le=1e6)]],
+    Meta(min_length=1, max_length=20),
+    'give 1 to 20 kinds of events, each with a number from -1,000,000 to 1,000,000, such as {"click": 1.0}',
+    _check_kinds,
+]
+Value = Annotated[float, Meta(ge=1e-6, le=1e11)]
+Units = Annotated[int, Meta(ge=1, le=10**9)]
+StopRule = Annotated[str, one_of(STOP_RULES)]
 
 
 @dataclass(frozen=True)
@@ -51,156 +66,124 @@ class Experiment:
     'production'
     """
 
-    name: str = _setting("Name", Name(), "name of the experiment, in addresses and logs")
-    rankers: tuple[str, ...] = _setting(
-        "Rankers", Several(Text(100), 2, MAX_CHOSEN), "names of the rankers that are compared"
+    name: Name = declare("name of the experiment, in addresses and logs", label="Name")
+    rankers: Annotated[tuple[Label, ...], each_once(2, MAX_CHOSEN)] = declare(
+        "names of the rankers that are compared", label="Rankers"
     )
-    control: str = _setting("Control ranker", Text(), "the ranker that users see without the experiment", "")
-    method: str = _setting(
-        "Interleaving method", Text(), "how rankings are mixed: a method with its parameters", DEFAULT
-    )
-    scheme: str | None = _setting(
-        "Credit scheme", Optional(Text()), "how clicks become a score; null: the method's own", None
-    )
-    k: int = _setting("Results per page", Number(1, MAX_K, True), "how many results a page shows", 10)
-    share: float = _setting("Share of units", Number(0.0001, 1), "share of units that take part", 1.0)
-    lane: str | None = _setting("Lane", Optional(Name()), "experiments in the same lane never share a user", None)
-    offset: float | None = _setting(
-        "Start within the lane",
-        Optional(Number(0, 1)),
+    control: Line = declare("the ranker that users see without the experiment", "", "Control ranker")
+    method: Line = declare("how rankings are mixed: a method with its parameters", DEFAULT, "Interleaving method")
+    scheme: Line | None = declare("how clicks become a score; null: the method's own", None, "Credit scheme")
+    k: Annotated[int, Meta(ge=1, le=MAX_K)] = declare("how many results a page shows", 10, "Results per page")
+    share: Annotated[float, Meta(ge=0.0001, le=1)] = declare("share of units that take part", 1.0, "Share of units")
+    lane: Name | None = declare("experiments in the same lane never share a user", None, "Lane")
+    offset: Annotated[float, Meta(ge=0, le=1)] | None = declare(
         "start of this experiment's share within the lane (0 to 1); null: the first free place when it is started",
         None,
+        "Start within the lane",
     )
-    holdout: float = _setting(
-        "Holdout share", Number(0, 0.9), "share of these units that see the control unchanged", 0.0
+    holdout: Annotated[float, Meta(ge=0, le=0.9)] = declare(
+        "share of these units that see the control unchanged", 0.0, "Holdout share"
     )
-    events: Mapping[str, float] = _setting(
-        "Events and weights", EventWeights(), "kinds of events that count, with weights", {"click": 1.0}
+    events: EventWeights = declare("kinds of events that count, with weights", {"click": 1.0}, "Events and weights")
+    browser_events: Annotated[tuple[Label, ...], each_once(0, 20)] = declare(
+        "kinds of events that browsers may send with the token of an impression", ("click",), "Events from browsers"
     )
-    browser_events: tuple[str, ...] = _setting(
-        "Events from browsers",
-        Several(Text(100), 0, 20),
-        "kinds of events that browsers may send with the token of an impression",
-        ("click",),
+    values: Annotated[tuple[Label, ...], each_once(0, 20)] = declare(
+        "kinds of events whose value, such as revenue, is a metric of its own", (), "Events with a value"
     )
-    values: tuple[str, ...] = _setting(
-        "Events with a value",
-        Several(Text(100), 0, 20),
-        "kinds of events whose value, such as revenue, is a metric of its own",
-        (),
-    )
-    value_cap: float | None = _setting(
-        "Largest value of a unit",
-        Optional(Number(1e-6, 1e11)),
+    value_cap: Value | None = declare(
         "the total value of a unit counts up to this; give the cap that interleaf plan --values proposes; null: the "
         "99th percentile so far, but it moves, and how often a verdict that people watch is then wrong is not measured",
         None,
+        "Largest value of a unit",
     )
-    primary: str = _setting(
-        "Main metric",
-        Text(120),
-        "what the verdict is based on: a kind of event, or 'value of' a kind",
-        "click",
+    primary: Annotated[str, Meta(min_length=1, max_length=120)] = declare(
+        "what the verdict is based on: a kind of event, or 'value of' a kind", "click", "Main metric"
     )
-    attribution: str = _setting(
-        "Events without an impression",
-        Choice(ATTRIBUTIONS),
-        "which impression gets an event that names only its unit and document",
-        SAME,
+    attribution: Annotated[str, one_of(ATTRIBUTIONS)] = declare(
+        "which impression gets an event that names only its unit and document", SAME, "Events without an impression"
     )
-    window_minutes: float = _setting(
-        "Attribution window in minutes", Number(0.01, 43_200), "how long after an impression its events count", 30.0
+    window_minutes: Annotated[float, Meta(ge=0.01, le=43_200)] = declare(
+        "how long after an impression its events count", 30.0, "Attribution window in minutes"
     )
-    planned_units: int | None = _setting(
-        "Planned units", Optional(Number(1, 10**9, True)), "planned number of units; null: no plan", None
+    planned_units: Units | None = declare("planned number of units; null: no plan", None, "Planned units")
+    confidence: Annotated[float, Meta(ge=0.5, le=0.9999)] = declare(
+        "confidence level of intervals", 0.95, "Confidence level"
     )
-    confidence: float = _setting("Confidence level", Number(0.5, 0.9999), "confidence level of intervals", 0.95)
-    margin: float = _setting(
-        "Margin", Number(1e-6, 1e6), "smallest preference that matters: rankers that differ by less are alike", MARGIN
+    margin: Annotated[float, Meta(ge=1e-6, le=1e6)] = declare(
+        "smallest preference that matters: rankers that differ by less are alike", MARGIN, "Margin"
     )
-    stop_when: tuple[str, ...] = _setting(
-        "Stop automatically when",
-        Several(Choice(STOP_RULES), 0, len(STOP_RULES)),
+    stop_when: Annotated[tuple[StopRule, ...], each_once(0, len(STOP_RULES))] = declare(
         "rules that stop it: the verdict is a preference (decided), or that the rankers are alike (alike), a health "
         "check failed (broken), a guardrail is broken (guardrail), or the maximum number of units took part (budget)",
         (),
+        "Stop automatically when",
     )
-    max_units: int | None = _setting(
-        "Maximum units",
-        Optional(Number(1, 10**9, True)),
-        "number of units after which the rule 'budget' stops it; null: no budget",
-        None,
+    max_units: Units | None = declare(
+        "number of units after which the rule 'budget' stops it; null: no budget", None, "Maximum units"
     )
-    value_margin: float | None = _setting(
-        "Margin of values",
-        Optional(Number(1e-6, 1e11)),
+    value_margin: Value | None = declare(
         "smallest value difference that matters, per person with an event; null: rankers are never alike by values",
         None,
+        "Margin of values",
     )
-    guardrails: Mapping[str, float] = _setting(
-        "Guardrails",
-        GuardrailMargins(),
+    guardrails: GuardrailMargins = declare(
         "metrics of interleaved lists against the holdout, or of the arms of an A/B test, each with the largest harm "
         "that is acceptable, in its own unit",
         {},
+        "Guardrails",
     )
-    mode: str = _setting(
-        "Purpose",
-        Choice(MODES),
+    mode: Annotated[str, one_of(MODES)] = declare(
         "a comparison in mixed lists or with one ranker's list per unit, the choice of the best of many rankers, or a "
         "check that the set-up can be trusted",
         COMPARE,
+        "Purpose",
     )
-    epoch_minutes: float = _setting(
-        "Length of an epoch in minutes",
-        Number(0.01, 10_080),
+    epoch_minutes: Annotated[float, Meta(ge=0.01, le=10_080)] = declare(
         "to choose the best of many: how long the rankers and their shares stay the same, such as 60 or 1440",
         60.0,
+        "Length of an epoch in minutes",
     )
-    algorithm: str = _setting(
-        "Algorithm of the choice",
-        Choice(ALGORITHM_NAMES),
+    algorithm: Annotated[str, one_of(ALGORITHM_NAMES)] = declare(
         "to choose the best of many: how the rankers of an epoch are chosen from the results so far",
         DOUBLE_THOMPSON,
+        "Algorithm of the choice",
     )
-    max_mixed: int = _setting(
-        "Maximum rankers in a list",
-        Number(2, MAX_MIXED, True),
-        "to choose the best of many: how many rankers are mixed into one list at most",
-        2,
+    max_mixed: Annotated[int, Meta(ge=2, le=MAX_MIXED)] = declare(
+        "to choose the best of many: how many rankers are mixed into one list at most", 2, "Maximum rankers in a list"
     )
-    planned_days: float | None = _setting(
-        "Planned days",
-        Optional(Number(0.001, 3650)),
-        "to choose the best of many: how long it should run; null: no plan",
-        None,
+    planned_days: Annotated[float, Meta(ge=0.001, le=3650)] | None = declare(
+        "to choose the best of many: how long it should run; null: no plan", None, "Planned days"
     )
-    by: tuple[str, ...] = _setting("Segments", Several(Text(100), 0, 10), "attributes that the report is split by", ())
-    bot_agents: tuple[str, ...] = _setting(
-        "User agents of bots",
-        Several(Text(), 0, 100),
-        "impressions do not count if the user agent contains one of these; case is ignored",
-        (),
+    by: Annotated[tuple[Label, ...], each_once(0, 10)] = declare(
+        "attributes that the report is split by", (), "Segments"
     )
-    bot_units: tuple[str, ...] = _setting(
-        "Units to leave out", Several(Text(), 0, 1000), "units whose impressions do not count", ()
+    bot_agents: Annotated[tuple[Line, ...], each_once(0, 100)] = declare(
+        "impressions do not count if the user agent contains one of these; case is ignored", (), "User agents of bots"
     )
-    bot_rate: int | None = _setting(
-        "Maximum impressions of a unit per hour",
-        Optional(Number(1, 10**6, True)),
-        "further impressions of a unit within an hour do not count",
-        None,
+    bot_units: Annotated[tuple[Line, ...], each_once(0, 1000)] = declare(
+        "units whose impressions do not count", (), "Units to leave out"
     )
-    bot_clicks: int | None = _setting(
-        "Results clicked only by bots",
-        Optional(Number(2, MAX_K, True)),
+    bot_rate: Annotated[int, Meta(ge=1, le=10**6)] | None = declare(
+        "further impressions of a unit within an hour do not count", None, "Maximum impressions of a unit per hour"
+    )
+    bot_clicks: Annotated[int, Meta(ge=2, le=MAX_K)] | None = declare(
         "an impression with at least this many results does not count if all of them are clicked",
         None,
+        "Results clicked only by bots",
     )
-    owner: str = _setting("Owner", Text(200, 0), "person or team responsible for it", "")
-    hypothesis: str = _setting("Hypothesis", Prose(2000), "what you expect to see, and why", "")
-    description: str = _setting("Description", Prose(5000), "what others should know about it", "")
-    tags: tuple[str, ...] = _setting("Tags", Several(Text(50), 0, 20), "words to find it by", ())
+    owner: Annotated[str, Meta(min_length=0, max_length=200)] = declare(
+        "person or team responsible for it", "", "Owner"
+    )
+    hypothesis: Annotated[str, Meta(max_length=2000), _clean_lines] = declare(
+        "what you expect to see, and why", "", "Hypothesis"
+    )
+    description: Annotated[str, Meta(max_length=5000), _clean_lines] = declare(
+        "what others should know about it", "", "Description"
+    )
+    tags: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=50)], ...], each_once(0, 20)] = declare(
+        "words to find it by", (), "Tags"
+    )
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Experiment:
@@ -209,17 +192,17 @@ class Experiment:
             raise ExperimentError("experiment", data, "give an object of settings")
         for name in data:
             if name not in SETTINGS:
-                remedy = f"there is no such setting; there are {join_names(SETTINGS)}"
+                remedy = f"there is no such setting; there are {suggest(str(name)[:100], SETTINGS)}"
                 raise ExperimentError(str(name)[:100], None, remedy)
         values = {}
         for name, setting in SETTINGS.items():
             if name in data:
                 try:
-                    values[name] = setting.metadata["kind"].check(data[name])
+                    values[name] = setting.check(data[name])
                 except ValueError as remedy:
                     raise ExperimentError(name, data[name], str(remedy)) from None
-            elif name in ("name", "rankers"):
-                raise ExperimentError(name, None, f"it is required: {setting.metadata['meaning']}")
+            elif setting.make_default is None:
+                raise ExperimentError(name, None, f"it is required: {setting.meaning}")
         if values.get("mode") == AA:
             values.setdefault("method", AA_METHOD)
         return cls(**values)
@@ -408,6 +391,6 @@ class Experiment:
 AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", "value of "
 # The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
 AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
-SETTINGS = {setting.name: setting for setting in fields(Experiment)}
+SETTINGS = fields_of(Experiment)
 NOTES = ("owner", "hypothesis", "description", "tags")
 EDITABLE = (*NOTES, "stop_when", "max_units")  # they change no list and no number: they can always be edited

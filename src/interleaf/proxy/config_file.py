@@ -10,6 +10,7 @@ from typing import Any
 from interleaf.errors import ExperimentError, InterleafError, raise_errors
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import CHOOSE, SETTINGS
+from interleaf.plain_data import fields_of
 from interleaf.proxy import opensearch, solr
 from interleaf.proxy.config import (
     OPENSEARCH,
@@ -91,7 +92,7 @@ def _read_rankers(problems: ConfigProblems, data: Any) -> tuple[RankerSection | 
         if name is not None and name in names[:number]:
             problems.add(_place(number), "name", f" is {name!r}, as of another ranker: rename one")
     for name in data[0] if isinstance(data[0], Mapping) else ():
-        if name != "name" and name in RankerSection.__dataclass_fields__:
+        if name != "name" and name in fields_of(RankerSection):
             remedy = "the first ranker is the control, the search as it comes; give the key to another ranker"
             problems.add(_place(0), name, f": {remedy}")
     return rankers
@@ -152,7 +153,7 @@ def _check_engine(
         problems.add("upstream", "ca_file", ": the address begins with http; leave it out, or give one with https")
     if requests:
         _check_requests(problems, upstream.engine, requests)
-    if upstream.engine == SOLR and clicks and clicks.ubi_index not in (None, ClicksSection().ubi_index):
+    if upstream.engine == SOLR and clicks and clicks.ubi_index not in ("", ClicksSection().ubi_index):
         problems.add("clicks", "ubi_index", ": UBI events on their way to Solr are not read; leave it out")
     for number, ranker in enumerate(rankers):
         if ranker:

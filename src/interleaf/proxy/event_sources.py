@@ -34,11 +34,11 @@ class EventSources:
     recorder: Recorder
     lists: ServedLists
     signer: Signer
-    ubi_index: str | None
+    ubi_index: str
 
     def __post_init__(self) -> None:
         self._rates = Rates(MAX_EVENTS / 3600, MAX_EVENTS)
-        index = re.escape(self.ubi_index or "")
+        index = re.escape(self.ubi_index)
         pattern = rf"/{index}/(_doc|_create|_bulk)(/[^/]*)?|/_bulk" if self.ubi_index else "(?!)"
         self.is_ubi = re.compile(pattern).fullmatch
 
@@ -72,7 +72,7 @@ class EventSources:
         """Take the events of UBI records that the engine has stored; False if it does not say which these are."""
         running = self.recorder.running()
         kinds = running.settings.events if running else {}
-        records = read_records(path, body, answer, self.ubi_index or "")
+        records = read_records(path, body, answer, self.ubi_index)
         for record in records or ():
             if isinstance(record, dict) and "action_name" in record:
                 self._take_record(record, kinds)
@@ -93,7 +93,7 @@ class EventSources:
 
     def may_have_ubi(self, incoming: Incoming, start: bytes) -> bool:
         """Whether a request to write documents may have records of UBI, by its path and the start of its body."""
-        index = (self.ubi_index or "").encode()
+        index = self.ubi_index.encode()
         return bool(incoming.header(b"content-encoding")) or index in incoming.path.encode("latin-1") + start
 
     def _take(self, source: str, event: Mapping[str, Any]) -> None:

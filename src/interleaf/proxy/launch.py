@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from interleaf.errors import InterleafError
-from interleaf.proxy.config import ProxyConfig
+from interleaf.proxy.config import ProxyConfig, split_address
 
 
 def run_proxy(config: ProxyConfig) -> None:
@@ -18,7 +18,7 @@ def run_proxy(config: ProxyConfig) -> None:
     from interleaf.server.monitoring import set_up
     from interleaf.server.process_tuning import allow_files, tune_interpreter
 
-    host, port = config.proxy.listen
+    host, port = split_address(config.proxy.listen)
     _check_address(host, port)
     app = ProxyApp(config)  # it reports files that cannot be read
     allow_files(config.proxy.max_connections + config.upstream.max_connections)

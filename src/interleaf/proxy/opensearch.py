@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, field
 
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import RankerSection, RequestsSection
-from interleaf.proxy.key_kinds import find_value
+from interleaf.proxy.json_pointer import find_value
 from interleaf.proxy.scores import decrease
 from interleaf.proxy.search_requests import (
     EngineRequest,

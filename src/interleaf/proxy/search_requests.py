@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from interleaf.proxy.codes import BypassCode, BypassError
-from interleaf.proxy.config import RankerSection, RequestsSection
-from interleaf.proxy.key_kinds import Condition, find_value
+from interleaf.proxy.config import Condition, RankerSection, RequestsSection
+from interleaf.proxy.json_pointer import find_value
 
 Pairs = list[tuple[str, str]]
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -227,7 +227,7 @@ def holds(condition: Condition, incoming: Incoming, body: Any) -> bool:
     if condition.parameter is not None:
         value: Any = incoming.parameter(condition.parameter)
     elif condition.header is not None:
-        value = incoming.header(condition.header.encode()) or None
+        value = incoming.header(condition.header.lower().encode()) or None
     else:
         value = find_value(body, condition.pointer or ())
     if condition.equals is None:

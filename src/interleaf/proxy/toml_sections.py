@@ -1,33 +1,21 @@
-"""Sections of a TOML file as records: each key has a kind and a meaning, and all problems are found at once."""
+"""Sections of a TOML file as records: each key has a type and a meaning, and all problems are found at once."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from interleaf.errors import InterleafError, did_you_mean, join_names
+from interleaf.errors import InterleafError, suggest
+from interleaf.plain_data import DataField, fields_of
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*["']?([A-Za-z0-9_-]+)["']?\s*[.=]""")
 Section = TypeVar("Section")
 
 
-class KeyKind(Protocol):
-    """A kind of value: a check that returns the value, or raises ValueError with the remedy."""
-
-    def check(self, value: Any) -> Any: ...
-
-
 class ConfigError(InterleafError):
     """A key of the configuration file is missing, unknown or has a wrong value; with file, line, key and remedy."""
-
-
-def toml_key(kind: KeyKind, meaning: str, default: Any = MISSING) -> Any:
-    """A field of a section; without a default the key is required."""
-    factory: Any = MISSING if default is MISSING else lambda: default
-    return field(default_factory=factory, metadata={"kind": kind, "meaning": meaning})
 
 
 class KeyLines:
@@ -76,26 +64,23 @@ class ConfigProblems:
         if not isinstance(data, Mapping):
             self.add(section, "", f" is {data!r:.100}: give a table, [{section}]")
             return None
-        settings: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+        settings = fields_of(kind)
         known = [*settings, *others]
         for name in data:
             if name not in known:
-                self.add(
-                    section, name, f": there is no such key; there are {join_names(known)}{did_you_mean(name, known)}"
-                )
+                self.add(section, name, f": there is no such key; there are {suggest(name, known)}")
         before, values = len(self.errors), self.check_values(section, data, settings)
         return kind(**values) if len(self.errors) == before else None
 
-    def check_values(self, section: str, data: Mapping[str, Any], settings: Mapping[str, Field[Any]]) -> dict[str, Any]:
+    def check_values(self, section: str, data: Mapping[str, Any], settings: Mapping[str, DataField]) -> dict[str, Any]:
         """The checked values of the keys that the section has; what is wrong or missing is noted."""
         values = dict[str, Any]()
         for name, setting in settings.items():
-            meaning = setting.metadata["meaning"]
             if name in data:
                 try:
-                    values[name] = setting.metadata["kind"].check(data[name])
+                    values[name] = setting.check(data[name])
                 except (ValueError, RecursionError) as remedy:
-                    self.add(section, name, f" is {data[name]!r:.100}: {remedy} ({meaning})")
-            elif setting.default_factory is MISSING:
-                self.add(section, name, f" is missing: {meaning}")
+                    self.add(section, name, f" is {data[name]!r:.100}: {remedy} ({setting.meaning})")
+            elif setting.make_default is None:
+                self.add(section, name, f" is missing: {setting.meaning}")
         return values

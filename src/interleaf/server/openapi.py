@@ -119,10 +119,7 @@ def description() -> dict[str, Any]:
     for call in CALLS:
         address = call.path.replace(":path", "")  # in OpenAPI syntax
         paths.setdefault(address, {})[call.method.lower()] = _operation(call, address)
-    fields = {
-        name: setting.metadata["kind"].schema | {"description": setting.metadata["meaning"]}
-        for name, setting in SETTINGS.items()
-    }
+    fields = {name: setting.schema | {"description": setting.meaning} for name, setting in SETTINGS.items()}
     needed = ["name", "rankers"]
     settings = {"type": "object", "properties": fields, "required": needed, "additionalProperties": False}
     return {

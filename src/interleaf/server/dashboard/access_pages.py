@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import DataError, ExperimentError, StateError
-from interleaf.experiment.setting_kinds import Text
+from interleaf.plain_data import Label, convert
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard import browser_session
 from interleaf.server.dashboard.form_pages import sentence
@@ -87,7 +87,7 @@ MEANINGS = {
     ADMIN: "can do everything: manage experiments and keys",
 }
 DAY, MAX_DAYS = 86_400 * SECOND, 3650
-_LABEL, _ID = Text(100), re.compile("[0-9a-f]{16}")
+_ID = re.compile("[0-9a-f]{16}")
 
 
 async def show_keys(visit: Visit) -> Response:
@@ -153,7 +153,7 @@ def _problems(visit: Visit) -> list[str]:
     if form.get("role", "") not in ROLES:
         problems.append("Choose what the key is for.")
     try:
-        _LABEL.check(form.get("label", "").strip())
+        convert(form.get("label", "").strip(), Label)
     except ValueError as remedy:
         problems.append(sentence(str(ExperimentError("label", form.get("label", ""), str(remedy)))))
     days = form.get("days", "").strip()

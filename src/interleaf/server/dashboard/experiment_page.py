@@ -193,8 +193,7 @@ def _select_checks(checks: Sequence[Table], is_wrong: bool) -> Table | None:
 def _settings_table(settings: Experiment) -> Table:
     """The settings as a table, each with its meaning."""
     rows = tuple(
-        (SETTINGS[name].metadata["label"], _format(value), SETTINGS[name].metadata["meaning"])
-        for name, value in settings.to_dict().items()
+        (SETTINGS[name].label, _format(value), SETTINGS[name].meaning) for name, value in settings.to_dict().items()
     )
     return Table("settings", "", ("setting", "value", "meaning"), rows)
 

@@ -10,11 +10,11 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from interleaf.errors import ExperimentError, StateError
-from interleaf.experiment import Experiment, setting_kinds as kinds
+from interleaf.experiment import Experiment
 from interleaf.experiment.choose import CHOICE_SETTINGS
-from interleaf.experiment.guardrail_margins import GuardrailMargins
 from interleaf.experiment.settings import ATTRIBUTIONS, MODES, NOTES, SETTINGS
 from interleaf.methods.registry import ALL_SCHEMES, DEFAULT, METHODS, ONE_LIST
+from interleaf.plain_data import MAX_LINE, schema_of, without_none
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard.visit import HEADERS, Visit, page
@@ -46,6 +46,10 @@ _MEANINGS = (
 )
 CHOICES = dict(zip((*MODES, *ATTRIBUTIONS), _MEANINGS, strict=True))
 _NEEDED = ("name", "rankers")
+_EXAMPLES = {
+    "events": "such as click=1, purchase=5",
+    "guardrails": "such as abandonment=0.02, latency=20, event:purchase=0.01",
+}
 _COMMAS = ("by", "tags")  # lists whose items contain no commas
 _ON_ONE_LINE = ("rankers",)  # lists of at least two items: a single line is split at its commas
 
@@ -88,33 +92,25 @@ def groups(
 
 def _field(name: str, typed: Mapping[str, str], wrong: str) -> Field:
     setting = SETTINGS[name]
-    kind, widget, hint = setting.metadata["kind"], "line", ""
-    within = kind.kind if isinstance(kind, kinds.Optional) else kind
-    choices: dict[str, str] = {}
-    match within:
-        case kinds.Choice():
-            widget, choices = "choice", {word: CHOICES.get(word, word) for word in within.words}
-        case kinds.Number():
-            widget, hint = "number", f"{within.least:g} to {within.most:,g}"
-        case kinds.Prose():
+    widget, hint, choices = "line", _EXAMPLES.get(name, ""), dict[str, str]()
+    match _schema(name):
+        case {"enum": words}:
+            widget, choices = "choice", {word: CHOICES.get(word, word) for word in words}
+        case {"minimum": least, "maximum": most}:
+            widget, hint = "number", f"{least:g} to {most:,g}"
+        case {"maxLength": most} if most > MAX_LINE:
             widget = "lines"
-        case kinds.Several():
-            widget, hint = "lines", "one per line"
-            if isinstance(within.item, kinds.Choice):
-                hint = f"{', '.join(within.item.words)}; {hint}"
+        case {"items": item}:
+            widget, hint = "lines", f"{', '.join(item['enum'])}; one per line" if "enum" in item else "one per line"
             hint += ", or with commas" * (name in _COMMAS) + ", or all on one line with commas" * (name in _ON_ONE_LINE)
-        case kinds.EventWeights():
-            hint = "such as click=1, purchase=5"
-        case GuardrailMargins():
-            hint = "such as abandonment=0.02, latency=20, event:purchase=0.01"
     if name == "method":
         widget, choices = "choice", {row.name: row.title for row in METHODS.values() if row.schemes}
     elif name == "scheme":
         widget, choices = "choice", {"": "the method's own", **{scheme: scheme for scheme in ALL_SCHEMES}}
     elif name == "control":
         hint = "the first ranker by default"
-    label, meaning = setting.metadata["label"], setting.metadata["meaning"].replace("null: ", "left out: ")
-    return Field(name, label, meaning, widget, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
+    meaning = setting.meaning.replace("null: ", "left out: ")
+    return Field(name, setting.label, meaning, widget, typed.get(name, ""), choices, name in _NEEDED, hint, wrong)
 
 
 def typed_of(settings: Experiment) -> dict[str, str]:
@@ -151,11 +147,11 @@ def data_of(typed: Mapping[str, str]) -> dict[str, Any]:
     ({'rankers': ['old', 'new']}, {'rankers': ['old, slow', 'new']})
     """
     data = {}
-    for name, setting in SETTINGS.items():
+    for name in SETTINGS:
         text = typed.get(name, "").strip()
         if text:
             is_split = name in _COMMAS or (name in _ON_ONE_LINE and len(text.splitlines()) == 1)
-            data[name] = _value(setting.metadata["kind"], text.replace(",", "\n") if is_split else text)
+            data[name] = _value(name, text.replace(",", "\n") if is_split else text)
     parameters = typed.get(PARAMETERS, "").strip()
     if parameters and "method" in data:
         data["method"] = f"{data['method']}({parameters})"
@@ -171,7 +167,7 @@ def wrong_in(data: Mapping[str, Any]) -> dict[str, str]:
     problems = {name: "This is needed." for name in _NEEDED if name not in data}
     for name, value in data.items():
         try:
-            SETTINGS[name].metadata["kind"].check(value)
+            SETTINGS[name].check(value)
         except ValueError as remedy:
             problems[name] = sentence(str(remedy))
     return problems
@@ -182,18 +178,23 @@ def sentence(remedy: str) -> str:
     return f"{remedy[:1].upper()}{remedy[1:].rstrip('.')}."
 
 
-def _value(kind: kinds.SettingKind, text: str) -> Any:
+def _schema(name: str) -> dict[str, Any]:
+    """The JSON schema of the values of a setting, null aside."""
+    return schema_of(without_none(SETTINGS[name].type))
+
+
+def _value(name: str, text: str) -> Any:
     """The value as JSON would hold it; text that is not a number stays text, which the check refuses.
 
     The same name twice has both numbers as a text.
     """
-    within = kind.kind if isinstance(kind, kinds.Optional) else kind
-    if isinstance(within, kinds.Several):
+    kind = _schema(name)["type"]
+    if kind == "array":
         return [line.strip() for line in text.splitlines() if line.strip()]
-    if isinstance(within, kinds.Number):
-        return _number(text, within.whole)
-    if isinstance(within, kinds.EventWeights | GuardrailMargins):
-        usual = "1" if isinstance(within, kinds.EventWeights) else ""  # a kind of event has a default weight
+    if kind in ("integer", "number"):
+        return _number(text, kind == "integer")
+    if kind == "object":
+        usual = "1" if name == "events" else ""  # a kind of event has a default weight
         pairs = [part.rpartition("=") if "=" in part else (part, "", usual) for part in text.split(",") if part.strip()]
         weights: dict[str, list[str]] = {}
         for name, _, weight in pairs:
@@ -257,7 +258,7 @@ def _form(
     visit: Visit, typed: Texts, wrong: Texts | None = None, name: str = "", state: str = DRAFT, status: int = 200
 ) -> Response:
     """The page with the form. The name of an existing experiment cannot be edited."""
-    labels = {name: setting.metadata["label"] for name, setting in SETTINGS.items()}
+    labels = {name: setting.label for name, setting in SETTINGS.items()}
     problems = " ".join(f"{labels.get(field, field)}: {remedy}" for field, remedy in (wrong or {}).items())
     return page(
         visit,
