@@ -5,7 +5,8 @@ import pytest
 
 from interleaf.click_value import LearningResult, learn
 from interleaf.studies import STUDIES, chapelle2012_learning as study, reproduce
-from interleaf.studies.study import StudyRun, find
+from interleaf.studies.datasets import find
+from interleaf.studies.study import StudyRun
 
 SIZE = study.LearningScale(markets=4, experiments=12, units=1500, relabelled=20)
 

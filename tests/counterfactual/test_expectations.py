@@ -19,8 +19,9 @@ from interleaf.methods import probabilistic
 from interleaf.methods.registry import resolve
 from interleaf.simulate.data import Judged
 from interleaf.studies import historical2012
+from interleaf.studies.datasets import StudyData
 from interleaf.studies.historical2012 import Weighing, add_weighing, estimate_of, reweight, weigh_drafts
-from interleaf.studies.study import StudyData, StudyRun
+from interleaf.studies.study import StudyRun
 from tests.oracles import probabilistic as oracle, team_draft as draft_oracle
 from tests.oracles.clicks import Patterns, cascade, independent
 from tests.oracles.expectation import expectation

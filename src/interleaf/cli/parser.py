@@ -238,7 +238,8 @@ def run_completion(options: argparse.Namespace) -> None:
     interleaf completion bash > interleaf.bash
     """
     verbs = list(commands(options.parser))
-    print(fish(verbs) if options.shell == "fish" else (_ZSH if options.shell == "zsh" else "") + bash(verbs), end="")
+    script = fish_script(verbs) if options.shell == "fish" else bash_script(verbs)
+    print((_ZSH if options.shell == "zsh" else "") + script, end="")
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:
@@ -256,7 +257,7 @@ def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
     return dict(actions[0].choices) if actions else {}
 
 
-def bash(verbs: list[Command]) -> str:
+def bash_script(verbs: list[Command]) -> str:
     """The script for bash; zsh reads it, too."""
     values = [
         f"            {shlex.quote(f'{command.name} {name}')}) words={shlex.quote(_values(option))} ;;"
@@ -279,7 +280,7 @@ def bash(verbs: list[Command]) -> str:
     return _BASH.format(verbs=all_names, values="\n".join(values), options="\n".join(options))
 
 
-def fish(verbs: list[Command]) -> str:
+def fish_script(verbs: list[Command]) -> str:
     """The script for fish."""
     lines = []
     for command in verbs:
