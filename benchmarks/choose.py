@@ -25,12 +25,11 @@ from interleaf import Experiment
 from interleaf.experiment.choose import last_known
 from interleaf.experiment.epochs import EpochPlan, RankerExit, plan_epoch
 from interleaf.kernels.arrays import Array
-from interleaf.report.choice import choice_verdict, choose_best
-from interleaf.report.choice_plans import ChoiceHistory, count_wins, next_step
+from interleaf.report.choice import ChoiceHistory, choice_verdict, choose_best, count_wins, next_step
 from interleaf.report.model import Verdict
 from interleaf.report.rule import ReportSettings
 from interleaf.stats.elimination import NO_GAIN, WORSE
-from interleaf.stats.outlook import MARGIN
+from interleaf.stats.power import MARGIN
 from interleaf.tables import Table
 from interleaf.tally.choice_sums import ChoiceSums
 

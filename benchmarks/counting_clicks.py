@@ -28,7 +28,7 @@ from interleaf.stats import looks, sequence, signs
 from interleaf.stats.compare import Estimate, estimates
 from interleaf.tables import Table
 from interleaf.tally import Tally
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.tally import absorb
 from interleaf.tally.units import CLICKED
 

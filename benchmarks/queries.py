@@ -18,7 +18,7 @@ from interleaf.report.weights import QueryCells, max_weight, with_queries
 from interleaf.stats import sequence
 from interleaf.stats.compare import Estimate, estimate
 from interleaf.tables import Table
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 
 TAIL, DECIDED, MAX_VISITS, CONFIDENCE = 1.5, 0.6, 1_000, 0.95
 LOOKS = 20

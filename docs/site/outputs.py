@@ -19,7 +19,7 @@ from mkdocs.exceptions import PluginError
 from interleaf.cli import main
 from interleaf.experiment.settings import SETTINGS
 from interleaf.importers.two_tables.column_names import EVENTS, IMPRESSIONS, NAMES
-from interleaf.importers.two_tables.remedies import REMEDIES
+from interleaf.importers.two_tables.convert import REMEDIES
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.metrics.guardrail_metrics import MEANINGS
@@ -27,8 +27,8 @@ from interleaf.plain_data import fields_of
 from interleaf.proxy.codes import BypassCode, FailureCode, UpstreamCode
 from interleaf.proxy.config import SECTIONS, RankerSection
 from interleaf.proxy.config_file import LOG_SETTINGS
+from interleaf.report.build import CHECKS
 from interleaf.report.codes import CheckCode
-from interleaf.report.health import CHECKS
 from interleaf.report.model import GuardrailCode, UndecidedCode, VerdictCode
 from interleaf.stable_codes import Code
 from interleaf.stats.lift import NoLift

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from interleaf.click_value.learn import learn
     from interleaf.client import AsyncClient, Client, visitor_id
     from interleaf.counterfactual.reuse import reuse
-    from interleaf.decode.attributes import Exclusion
+    from interleaf.decode.columns import Exclusion
     from interleaf.experiment import Experiment, assign
     from interleaf.interleaving.batch import credit_batch, interleave_batch
     from interleaf.log import LogWriter
@@ -102,7 +102,7 @@ _LATER = {
     "click_value": ("learn",),
     "client": ("AsyncClient", "Client", "visitor_id"),
     "counterfactual": ("reuse",),
-    "decode.attributes": ("Exclusion",),
+    "decode.columns": ("Exclusion",),
     "experiment": ("Experiment", "assign"),
     "interleaving.batch": ("credit_batch", "interleave_batch"),
     "log": ("LogWriter",),

@@ -13,7 +13,7 @@ import pytest
 
 from interleaf import DataError, log, methods
 from interleaf.analysis.analyze import analyze
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.log.drop_reasons import DropReason
 from interleaf.report.model import Comparison
 from interleaf.report.weights import MIN_LIMIT

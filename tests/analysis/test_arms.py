@@ -12,7 +12,7 @@ import pytest
 from interleaf import DataError
 from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
-from interleaf.execution import session_rows as waiting
+from interleaf.execution import collector as waiting
 from interleaf.kernels.buckets import BUCKETS, bucket_of
 from interleaf.report.format import format_signed
 from interleaf.report.model import Metric, ReportArm

@@ -16,8 +16,14 @@ from benchmarks.exposure import log_of
 from interleaf import audit, cli
 from interleaf.analysis import planned_traffic
 from interleaf.analysis.method_plans import BLIND, DEEP, UNFAIR, MethodPlan, MethodPlans, plan_methods
-from interleaf.analysis.planned_traffic import LoggedPages, rankings_of_ranks, taste_spread_of, traffic_of_rankings
-from interleaf.analysis.tilted_clicks import RankedClicks, leans_of
+from interleaf.analysis.planned_traffic import (
+    LoggedPages,
+    RankedClicks,
+    leans_of,
+    rankings_of_ranks,
+    taste_spread_of,
+    traffic_of_rankings,
+)
 from interleaf.analysis.tilted_world import TiltedWorld
 from interleaf.errors import DataError
 from interleaf.execution.options import LogOptions

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from interleaf import ListError, audit, cli, interleave
-from interleaf.audit.enumerate import Enumeration
 from interleaf.audit.overview import Overview, overview_of, variants
 from interleaf.audit.properties import dominating_rankers
-from interleaf.audit.worlds import SmallWorld, worlds
+from interleaf.audit.worlds import Enumeration, SmallWorld, worlds
 from interleaf.clicks import Cascade, Intents, OneClick, PositionBased
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels.jit import plain

@@ -6,13 +6,13 @@ from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-from interleaf.caption_bias import CaptionFeature, click_patterns as designs
-from interleaf.caption_bias.click_patterns import DesignMatrix, Patterns
+from interleaf.caption_bias import CaptionFeature, shown_results as designs
 from interleaf.caption_bias.features import FIRST, GRADE, MEASURES, POSITION
+from interleaf.caption_bias.logistic_model import fit
+from interleaf.caption_bias.shown_results import DesignMatrix, Patterns
 from interleaf.caption_bias.training import MODELS, MeasureCounts, features_of, train, train_one, tune_thresholds
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.logistic import fit
 
 NAMES = ("a", "b", "c")
 SOME = tuple(CaptionFeature(name, measure) for name, measure in zip(NAMES, MEASURES, strict=False))

@@ -17,7 +17,7 @@ from interleaf.caption_bias.diagnosis_report import CaptionCode, CaptionNote
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, FeatureWeight
 from interleaf.caption_bias.shown_results import SEGMENTS
 from interleaf.cli.log_commands import caption_options, run_caption
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.errors import DataError
 from interleaf.kernels import buckets
 from interleaf.log import write_batches

@@ -8,7 +8,7 @@ import pytest
 
 from interleaf.caption_bias import caption
 from interleaf.errors import DataError
-from interleaf.importers.trec_session import query_sections, read_trec_session
+from interleaf.importers.trec import query_sections, read_trec_session
 from interleaf.log import rows_to_batch
 from tests.support.paths import SHARED
 

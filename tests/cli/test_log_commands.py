@@ -10,7 +10,7 @@ import pytest
 from interleaf import cli, log
 from interleaf.analysis.analyze import analyze
 from interleaf.analysis.plan import plan
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.report.report import Report
 from interleaf.tally import Tally
 from tests.support.log_rows import made_row, made_rows, table_of

@@ -20,7 +20,7 @@ from interleaf.methods.registry import resolve
 from interleaf.simulate import People, World, synthetic
 from interleaf.stats.compare import estimate
 from interleaf.studies import chapelle2012_learning as study
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from tests.support.log_rows import made_rows, table_of
 
 DATA = synthetic(queries=60, seed=1)

@@ -9,7 +9,7 @@ from interleaf import analyze
 from interleaf.counterfactual import estimators as robust_module, reuse
 from interleaf.counterfactual.estimators import NoEstimate
 from interleaf.counterfactual.reuse_result import ReuseWarning
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from tests.support.log_rows import table_of
 from tests.support.reuse_logs import NEW, clean, of, old_log, old_row, warned
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from interleaf import DataError
 from interleaf.analysis.analyze import tally_log
 from interleaf.decode import Counting, Decoded, Decoding
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.kernels import buckets
 from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from tests.oracles.logs import Rules, counted_events, fates_of

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interleaf import Interleaving, interleave, methods
-from interleaf.decode import Counting, Decoded, Decoding
-from interleaf.decode.designs import designs
+from interleaf.decode import Counting, Decoded, Decoding, designs
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels import buckets
 from interleaf.methods.registry import resolve

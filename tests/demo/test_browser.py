@@ -13,8 +13,7 @@ from playwright.sync_api import Page
 
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, LibraryEntry
-from interleaf.demo.live_demo import NAME, begin
-from interleaf.demo.site import Site, address, listen, serve_app
+from interleaf.demo.live_demo import NAME, Site, address, begin, listen, serve_app
 from interleaf.server.app import create_app
 from interleaf.store.sql import SqlStore, open_store
 from tests.support.browser import browser as browser, needs_browser, page as page

@@ -19,9 +19,8 @@ import pytest
 import interleaf
 from interleaf.cli import VERBS, main
 from interleaf.client import Client
-from interleaf.demo.live_demo import Demo, RunningLine, begin, line_of, read_report, run
+from interleaf.demo.live_demo import Demo, RunningLine, address, begin, line_of, listen, read_report, run, serve_app
 from interleaf.demo.searchers import Crowd, searches
-from interleaf.demo.site import address, listen, serve_app
 from interleaf.errors import InterleafError
 from interleaf.report.model import Verdict
 from interleaf.report.report import Report

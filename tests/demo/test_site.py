@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from interleaf import interleave
 from interleaf.client import Answer, Client
 from interleaf.demo.engine import Engine, LibraryEntry
-from interleaf.demo.site import Site, address, listen, pieces, serve_app
+from interleaf.demo.live_demo import Site, address, listen, pieces, serve_app
 from interleaf.errors import InterleafError
 
 HOSTILE = '<script>alert("1")</script> & <b>'

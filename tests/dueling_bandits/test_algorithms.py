@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from interleaf.dueling_bandits.algorithms import ALGORITHMS, DuelingBandit, draw_epoch
-from interleaf.dueling_bandits.merge_dts import choose_merge_dts, proven_settings, start_batches
-from interleaf.dueling_bandits.thompson import choose_double_thompson
+from interleaf.dueling_bandits import (
+    ALGORITHMS,
+    DuelingBandit,
+    choose_double_thompson,
+    choose_merge_dts,
+    draw_epoch,
+    proven_settings,
+    start_batches,
+)
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.rankers import generator_of
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from interleaf.dueling_bandits.merge_dts import (
+from interleaf.dueling_bandits import (
     PRACTICAL_SETTINGS,
     MergeSettings,
     RankerBatches,

@@ -6,8 +6,14 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from interleaf.dueling_bandits.estimates import confidence_bounds, draw_chances, pick_largest
-from interleaf.dueling_bandits.thompson import choose_at_random, choose_double_thompson, choose_self_sparring
+from interleaf.dueling_bandits import (
+    choose_at_random,
+    choose_double_thompson,
+    choose_self_sparring,
+    confidence_bounds,
+    draw_chances,
+    pick_largest,
+)
 from interleaf.kernels.arrays import Array
 from tests.oracles import dueling_bandits as oracle
 from tests.support.frequencies import check_frequencies

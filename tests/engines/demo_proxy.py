@@ -22,9 +22,8 @@ from typing import Any
 
 from interleaf.client import Client
 from interleaf.demo.engine import LibraryEntry, leaf, read_entries, words_of
-from interleaf.demo.live_demo import LOOK, NAME, RunningLine, begin, line_of, read_report
+from interleaf.demo.live_demo import LOOK, NAME, RunningLine, address, begin, line_of, listen, read_report, serve_app
 from interleaf.demo.searchers import PersonSearch, clicks, searches
-from interleaf.demo.site import address, listen, serve_app
 from interleaf.report.report import Report
 from interleaf.server.app import create_app
 from interleaf.store.sql import open_store

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import interleaf
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.errors import DataError, MethodError
 from interleaf.execution.options import LogOptions
 from tests.support.log_rows import made_rows, table_of

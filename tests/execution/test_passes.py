@@ -7,7 +7,7 @@ import pytest
 from interleaf import tally_log
 from interleaf.counterfactual.estimators import WeightedSums
 from interleaf.counterfactual.old_log import LoggedRankings
-from interleaf.decode.designs import Design
+from interleaf.decode import Design
 from interleaf.errors import DataError
 from interleaf.execution.passes import Groups, group_rows
 from interleaf.log.drop_reasons import DropReason

@@ -12,10 +12,9 @@ import pytest
 
 from interleaf import analyze, cli, log
 from interleaf.errors import DataError
-from interleaf.importers.exported_columns import decode_rows
 from interleaf.importers.trec import export_trec
 from interleaf.importers.ubi import import_ubi
-from interleaf.importers.ubi_export import export_ubi
+from interleaf.importers.ubi_export import decode_rows, export_ubi
 from interleaf.log.trec_runs import read_run
 from tests.importers.test_ubi import event, query
 from tests.support.log_rows import made_event, made_row, made_rows, rows_of

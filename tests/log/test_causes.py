@@ -13,7 +13,7 @@ import pytest
 from interleaf import DataError, analyze, log, plan, tally_log
 from interleaf.cli import main
 from interleaf.click_value import learn
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.report.codes import NoteCode
 from tests.support.log_rows import Row, made_rows, notes_of, table_of

@@ -79,10 +79,9 @@ def test_rows_that_lack_what_has_a_default_give_the_report_of_their_json_lines(
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_table_of_a_report_comes_as_arrow(name: str) -> None:
     report = EXAMPLES[name]
-    from interleaf.report.frames import to_frame, to_frames
 
-    tables = to_frames(report)
-    assert tables["comparisons"].equals(to_frame(report))
+    tables = report.to_frames()
+    assert tables["comparisons"].equals(report.to_frame())
     sizes = {name: found.num_rows for name, found in tables.items()}
     assert sizes == {
         "comparisons": len(report.comparisons),

@@ -19,9 +19,10 @@ from interleaf.metrics.absolute import (
     by_user,
     compare,
     relative_difference,
+    sessions,
+    totals,
     value,
 )
-from interleaf.metrics.sessions import sessions, totals
 
 Query = tuple[int, int, list[bool], int, int]  # unit, time, clicked, seconds to the first click and on to the last
 

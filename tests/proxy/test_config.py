@@ -9,8 +9,8 @@ import pytest
 
 from interleaf.cli import main
 from interleaf.errors import InterleafError
-from interleaf.proxy.check import describe
 from interleaf.proxy.config_file import parse_config, read_config
+from interleaf.proxy.launch import describe
 from tests.support.paths import ROOT
 from tests.support.proxies import config_text
 

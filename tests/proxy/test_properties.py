@@ -18,13 +18,10 @@ from interleaf.proxy.fan_out import FanOutResult
 from interleaf.proxy.json_pointer import Pointer, find_value
 from interleaf.proxy.opensearch import OpenSearchSearch
 from interleaf.proxy.recorders import Running
-from interleaf.proxy.scores import decrease
-from interleaf.proxy.search import Searches
-from interleaf.proxy.search_requests import Incoming, RankerAnswer, merge_patch
-from interleaf.proxy.served_lists import ServedLists
+from interleaf.proxy.search import Searches, ServedLists
+from interleaf.proxy.search_requests import Incoming, RankerAnswer, decrease, find_unit, merge_patch
 from interleaf.proxy.solr import SolrSearch
 from interleaf.proxy.tokens import Signer
-from interleaf.proxy.user_ids import find_unit
 from tests.support.proxies import config_text
 
 values = st.recursive(

@@ -1,7 +1,7 @@
 """Lists of the last minutes: found by each of their keys, extended, forgotten by age and by number."""
 
-from interleaf.proxy import served_lists
-from interleaf.proxy.served_lists import KEEP_SECONDS, MAX_LISTS, REPEAT_SECONDS, ServedLists
+from interleaf.proxy import search
+from interleaf.proxy.search import KEEP_LISTS, MAX_LISTS, REPEAT_SECONDS, ServedLists
 
 
 def test_a_list_is_found_until_it_is_too_old() -> None:
@@ -10,9 +10,9 @@ def test_a_list_is_found_until_it_is_too_old() -> None:
     served = lists.new("i-1", ["a", "b"], 2)
     assert lists.add([b"search", "i-1"], served)
     assert lists.find(b"search") is lists.find("i-1") is served
-    now[0] = KEEP_SECONDS - 1
+    now[0] = KEEP_LISTS - 1
     assert lists.find("i-1") is served
-    now[0] = KEEP_SECONDS
+    now[0] = KEEP_LISTS
     assert lists.find("i-1") is None
 
 
@@ -47,4 +47,4 @@ def test_the_oldest_lists_are_forgotten_first() -> None:
     assert lists.find("i-0") is not None
     assert lists.find("i-10") is None
     assert lists.find(f"i-{MAX_LISTS}") is not None
-    assert len(lists._lists) == served_lists.MAX_LISTS
+    assert len(lists._lists) == search.MAX_LISTS

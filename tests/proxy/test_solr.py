@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from interleaf import log
-from interleaf.proxy.engine_defaults import KEEP_SECONDS
+from interleaf.proxy.search import KEEP_DEFAULTS
 from tests.support.proxies import Reply, RunningProxy, running_proxy
 from tests.support.stub_engine import COUNT, NEW, OLD, Asked, Send, StubEngine, no_fault
 
@@ -105,7 +105,7 @@ def test_parameters_that_solr_adds_count_as_if_the_caller_had_sent_them(
     assert [one.target for one in asked] == ["/solr/products/select?echoParams=all&omitHeader=false"]
     engine.defaults = {"rows": "5"}
     assert len(select(solr).json["response"]["docs"]) == 4  # they are kept for a minute
-    monkeypatch.setattr("time.monotonic", lambda now=time.monotonic: now() + KEEP_SECONDS)
+    monkeypatch.setattr("time.monotonic", lambda now=time.monotonic: now() + KEEP_DEFAULTS)
     assert len(select(solr).json["response"]["docs"]) == 5
 
 

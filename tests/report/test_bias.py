@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from interleaf import ListError
-from interleaf.audit.enumerate import Enumeration, Shown
+from interleaf.audit.worlds import Enumeration, Shown
 from interleaf.interleaving.rankings import CheckedRankings
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import METHODS, resolve

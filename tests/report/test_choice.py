@@ -18,11 +18,10 @@ from interleaf.experiment.epochs import RankerExit
 from interleaf.plots import areas
 from interleaf.report.build import report
 from interleaf.report.charts import charts
-from interleaf.report.choice import choice_verdict
-from interleaf.report.choice_plans import ChoiceHistory, next_step, plan_from_results, walk
+from interleaf.report.choice import ChoiceHistory, choice_verdict, next_step, plan_from_results, walk
 from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
-from interleaf.report.choice_sections import choice, say_regret, share_rows
 from interleaf.report.format import Names
+from interleaf.report.layout import choice, say_regret, share_rows
 from interleaf.report.model import FAILED, Check
 from interleaf.report.rule import ReportSettings
 from interleaf.tally import About

@@ -15,15 +15,14 @@ from benchmarks.checks import PEOPLE
 from benchmarks.faulty_logs import People
 from interleaf import DataError, analyze, interleave
 from interleaf.analysis.analyze import tally_log
-from interleaf.audit.enumerate import distribution
+from interleaf.audit.worlds import distribution
 from interleaf.methods.registry import METHODS, resolve
+from interleaf.report.build import CHECKS
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
-from interleaf.report.health import CHECKS
 from interleaf.report.model import Check
 from interleaf.report.rule import ReportSettings
 from interleaf.tally import Tally
-from interleaf.tally.draws import ANY, DECIDED, IMPOSSIBLE, rule_of
-from interleaf.tally.evidence import GROUPS, HOUR, MAX_STRETCHES, Timeline
+from interleaf.tally.evidence import ANY, DECIDED, GROUPS, HOUR, IMPOSSIBLE, MAX_STRETCHES, Timeline, rule_of
 from tests.support.log_rows import Row, made_row, made_rows, table_of
 from tests.support.worlds import WORLDS, worlds_of
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from interleaf.analysis.analyze import analyze, tally_log
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.errors import DataError
 from interleaf.log.drop_reasons import EventFate
+from interleaf.report.build import CHECKS
 from interleaf.report.codes import CheckCode
-from interleaf.report.health import CHECKS
 from interleaf.report.model import DRAWN_OWNERS, Check, Comparison, Totals, UndecidedCode
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings

@@ -23,7 +23,7 @@ from interleaf.report.report import Report
 from interleaf.report.weights import FEW_QUERIES, QueryCells, max_weight, with_queries
 from interleaf.stats.compare import estimate
 from interleaf.tally import Tally
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from tests.oracles import logs as log_oracle
 from tests.report.test_weights_of_people import visit
 from tests.support.log_rows import Row, table_of

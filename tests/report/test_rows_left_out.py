@@ -10,7 +10,7 @@ import pytest
 from interleaf import log
 from interleaf.analysis.analyze import analyze
 from interleaf.cli import main
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.execution.collector import MAX_OTHERS
 from interleaf.report.codes import NoteCode
 from interleaf.report.model import Check

@@ -9,8 +9,6 @@ import pytest
 
 from interleaf.report.charts import charts
 from interleaf.report.format import Names
-from interleaf.report.frames import to_frame
-from interleaf.report.json_format import to_dict
 from interleaf.report.text import show, to_markdown, to_text
 from tests.support.report_examples import EXAMPLES, broken, healthy, hostile, nothing_computed, undecided, very_many
 
@@ -66,8 +64,8 @@ def test_lists_counted_by_the_drawn_owners_are_called_so_wherever_they_are_shown
     assert all(f"| {one}" in page for one in (title, "Delta, by drawn owners", "sign test, by drawn owners, p"))
     (chart,) = charts(report)["outcomes"]
     assert chart.described == "Which ranker of the pair they prefer, by drawn owners."
-    assert to_dict(report)["comparisons"][0]["counted_by"] == "drawn_owners"
-    assert to_frame(report)["counted_by"].to_pylist() == ["drawn_owners"]
+    assert report.to_dict()["comparisons"][0]["counted_by"] == "drawn_owners"
+    assert report.to_frame()["counted_by"].to_pylist() == ["drawn_owners"]
     assert "drawn owners" not in to_markdown(healthy())
 
 

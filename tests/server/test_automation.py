@@ -22,9 +22,9 @@ from interleaf.server import automation, webhooks
 from interleaf.server.automation import Automation, find_changes, find_stop_reason
 from interleaf.server.webhooks import WebhookSettings
 from interleaf.store import open_store
-from interleaf.store.outbox import LEASE
+from interleaf.store.experiments import Watched
+from interleaf.store.history import LEASE
 from interleaf.store.records import Recorded
-from interleaf.store.watch import Watched
 from tests.server.test_serve import ask, serving
 from tests.support.dashboards import Visitor, traffic
 from tests.support.receivers import SECRET, Receiver, answered, receiving

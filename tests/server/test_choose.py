@@ -22,10 +22,10 @@ from interleaf.client import Client, clients
 from interleaf.experiment import Experiment
 from interleaf.experiment.choose import epoch_at, epoch_start
 from interleaf.experiment.epochs import EpochPlan
-from interleaf.report.choice_plans import plan_from_results
+from interleaf.report.choice import plan_from_results
 from interleaf.server import choosing
 from interleaf.server.app import create_app
-from interleaf.server.dashboard.experiment_page import example, teams
+from interleaf.server.dashboard.experiment_pages import example, teams
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.rankers import rank, scores_of
 from interleaf.store import open_store

@@ -12,28 +12,26 @@ from hypothesis import given, settings, strategies as st
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.stats.agreement import (
-    Triple,
-    VerdictCounts,
-    bootstrap_correlation,
-    correlation,
-    triples,
-    verdicts,
-    z_ratios,
-)
 from interleaf.stats.consistency import (
     STATISTICS,
     Curve,
     Timed,
+    Triple,
+    VerdictCounts,
     Window,
+    bootstrap_correlation,
     bucket_consistency,
     bucket_windows,
     consistency,
+    correlation,
     count_needed,
     equivalents,
     resampled_means,
     resampled_medians,
+    triples,
+    verdicts,
     windows,
+    z_ratios,
 )
 
 NAN = math.nan

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from interleaf.kernels.arrays import Array
-from interleaf.stats import bootstrap, compare, looks, multiplicity, sequence, shares, signs
+from interleaf.stats import bootstrap, compare, looks, multiplicity, sequence, signs
 from interleaf.stats.compare import Estimate
 
 RARELY = 1e-6
@@ -166,7 +166,7 @@ def test_shares_keep_their_level_where_people_repeat_their_coins(expected: float
     chance = np.random.default_rng(int(1_000 * expected))
     totals = np.minimum(np.floor(chance.pareto(tail, (units, runs)) + 1), 1_000)
     hits = totals * (chance.random((units, runs)) < expected)
-    found = shares.share_tests(hits, totals, expected)
+    found = compare.share_tests(hits, totals, expected)
     made = sum(one.p_value is not None for one in found)
     assert made > 0.8 * runs
     for level in (0.001, 0.01, 0.05):

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from interleaf import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.stats.bootstrap import resample
-from interleaf.stats.compare import Estimate, estimates
+from interleaf.stats.compare import Estimate, Share, estimates, share_tests
 from interleaf.stats.multiplicity import holm, max_t
 from interleaf.stats.ranking import (
     bradley_terry,
@@ -23,7 +23,6 @@ from interleaf.stats.ranking import (
     standing,
     strengths,
 )
-from interleaf.stats.shares import Share, share_tests
 
 CHANCE = np.random.default_rng(11)
 COUNTS = CHANCE.integers(1, 20, 120)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interleaf.kernels.arrays import Array
-from interleaf.stats.outlook import MAX_FACTOR, chance_at_end, units_until_decision
+from interleaf.stats.power import MAX_FACTOR, chance_at_end, units_until_decision
 from interleaf.stats.sequence import multiplier
 
 shares = st.floats(0.01, 0.99)

@@ -17,8 +17,8 @@ from benchmarks.experiments import _fill
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
 from interleaf.log.drop_reasons import EventFate
-from interleaf.server.dashboard.experiment_list import PAGE
-from interleaf.store import deletion, experiments, open_store
+from interleaf.server.dashboard.experiment_pages import PAGE
+from interleaf.store import experiments, open_store, privacy
 from interleaf.store.experiments import index_experiments
 from interleaf.store.records import Event, Search, VersionCounts
 from interleaf.store.sql import SqlStore
@@ -197,7 +197,7 @@ def test_a_deleted_experiment_leaves_no_row_and_others_keep_theirs(
     store: SqlStore,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(deletion, "PAGE", 3)
+    monkeypatch.setattr(privacy, "DELETED_AT_ONCE", 3)
     for name in ("shop", "other"):
         settings = running(store, name=name)
         made = [impression(settings, number, number * SECOND) for number in range(8)]
@@ -253,12 +253,12 @@ def test_a_deletion_that_was_cut_short_is_finished_by_the_next_fold(
     store.write([impression(settings, number) for number in range(5)], [])
     store.stop("shop", START, "test")
     with monkeypatch.context() as cut:
-        cut.setattr(deletion, "_delete_rows", lambda *_: 0)
+        cut.setattr(privacy, "_delete_rows", lambda *_: 0)
         store.delete("shop", START)
     assert rows_of(store, "shop")["impressions"] == 5
     store.fold(START)
     assert not any(rows_of(store, "shop").values())
-    assert deletion.PAGE > 5
+    assert privacy.DELETED_AT_ONCE > 5
 
 
 def test_the_api_lists_page_by_page(service: Live) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from interleaf.experiment import Experiment, extend_list
 from interleaf.log.drop_reasons import EventFate
-from interleaf.store import deletion, open_store, sqlite
+from interleaf.store import open_store, privacy, sqlite
 from interleaf.store.impression_rows import WAITS, Writing, rows_of
 from interleaf.store.records import Event, StoredImpression
 from interleaf.store.sql import SqlStore
@@ -178,7 +178,7 @@ def test_a_dwell_on_its_way_is_waited_for_by_who_folds(server_store: SqlStore) -
 
 
 def test_rows_go_page_by_page_and_leave_none_behind(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion, "PAGE", 3)
+    monkeypatch.setattr(privacy, "DELETED_AT_ONCE", 3)
     settings = running(store)
     made = [impression(settings, number, number * SECOND, unit=("ann", "bob")[number % 2]) for number in range(14)]
     events = [event for one in made for event in (click(one), click(one, 9), by_unit(one, f"u{one.id}"))]

@@ -14,10 +14,10 @@ import pytest
 from interleaf.errors import StateError
 from interleaf.experiment import Experiment
 from interleaf.store import open_store
-from interleaf.store.outbox import LEASE, Webhook
+from interleaf.store.experiments import Change
+from interleaf.store.history import LEASE, Webhook
 from interleaf.store.sql import SqlStore
 from interleaf.store.sql_tables import STEPS
-from interleaf.store.watch import Change
 from tests.support.stores import HOUR, SECOND, SHOP, START, address, running
 
 __all__ = ["address"]

@@ -7,21 +7,27 @@ import numpy as np
 import pytest
 
 from interleaf.clicks import named
-from interleaf.dueling_bandits.algorithms import ALGORITHMS, DuelingBandit
+from interleaf.dueling_bandits import ALGORITHMS, DuelingBandit
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.data import Judged, synthetic
 from interleaf.simulate.rankers import rank, scores_of
-from interleaf.studies import bandits, bandits_worlds, study
-from interleaf.studies.bandits_runs import COIN, HALF, NOT_COUNTED, BanditRun, Schedule, draw_outcomes, simulate
-from interleaf.studies.bandits_worlds import (
+from interleaf.studies import bandits, bandits_runs, study
+from interleaf.studies.bandits_runs import (
+    COIN,
+    HALF,
+    NOT_COUNTED,
+    BanditRun,
     PreferenceWorld,
+    Schedule,
     compare_with_later,
+    draw_outcomes,
     judged_world,
     matrix_of,
+    simulate,
     synthetic_world,
 )
-from interleaf.studies.findings import PrintedTables
+from interleaf.studies.study import PrintedTables
 from interleaf.tables import Table
 from tests.oracles import clicks, competitive_pairs
 
@@ -111,7 +117,7 @@ def test_each_repeat_has_rankers_of_which_one_beats_all_others(monkeypatch: pyte
     assert np.sort(world.wins.reshape(30, 4), axis=1).tolist() == [[0, 0, 0, 0.25]] * 30
     assert len({str(wins) for wins in world.wins}) == 2
     assert (judged_world(matrix, 5, 2, np.random.default_rng(1)).wins == matrix).all()
-    monkeypatch.setattr(bandits_worlds, "MAX_TRIES", 50)
+    monkeypatch.setattr(bandits_runs, "MAX_TRIES", 50)
     with pytest.raises(DataError, match="of 50 sets of 4 rankers, 0 have a ranker that beats all others"):
         judged_world(matrix, 4, 2, np.random.default_rng(1))
 

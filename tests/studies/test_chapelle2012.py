@@ -13,7 +13,7 @@ from interleaf.metrics.absolute import METRICS, QueryPages
 from interleaf.simulate import Judged, People, World, synthetic
 from interleaf.simulate.rankers import rank
 from interleaf.simulate.run import ndcg
-from interleaf.stats.agreement import correlation, triples, verdicts
+from interleaf.stats.consistency import correlation, triples, verdicts
 from interleaf.studies import chapelle2012 as chapelle, chapelle2012_buckets as published
 from interleaf.studies.chapelle2012_buckets import (
     CHANGED,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interleaf.studies import STUDIES
-from interleaf.studies.findings import (
+from interleaf.studies.study import (
     CAME_BACK,
     CANNOT,
     DID_NOT,

@@ -11,17 +11,21 @@ from interleaf.clicks import Cascade
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.data import Judged, synthetic
 from interleaf.studies import sensitivity, study
-from interleaf.studies.findings import MissingNumberError, PrintedTables
-from interleaf.studies.sensitivity_clicks import (
+from interleaf.studies.sensitivity_worlds import (
+    GROUPS,
     USERS,
     Alone,
     GroupOutcome,
+    RankedGroup,
+    RankerPool,
     ScoreMoments,
     click_moments,
     draw_clicks,
+    move,
     simulate,
+    train,
 )
-from interleaf.studies.sensitivity_rankers import GROUPS, RankedGroup, RankerPool, move, train
+from interleaf.studies.study import MissingNumberError, PrintedTables
 from interleaf.tables import Table
 
 CLICK, STOP = (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from interleaf import audit
 from interleaf.audit import Counterexample, MethodAudit, PropertyVerdict, check
-from interleaf.audit.enumerate import Shown
 from interleaf.audit.overview import variants
 from interleaf.audit.properties import Progress
+from interleaf.audit.worlds import Shown
 from interleaf.methods.registry import METHODS, Claims, Method
 from tests.support.code_of import code_of
 

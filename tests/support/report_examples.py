@@ -21,7 +21,6 @@ from interleaf.report.model import (
     Neutrality,
     Point,
     ReportArm,
-    ReportData,
     Segment,
     SegmentComparison,
     Slot,
@@ -30,6 +29,7 @@ from interleaf.report.model import (
     Totals,
     Verdict,
 )
+from interleaf.report.report import Report
 
 SINCE = datetime(2026, 11, 1, tzinfo=UTC)
 SCRIPT = "<script>alert(1)</script>"
@@ -114,7 +114,7 @@ CHECKS = (
 )
 
 
-def healthy() -> ReportData:
+def healthy() -> Report:
     """A candidate that wins, and everything there is to show."""
     rankers = ("production", "candidate")
     pair = comparison("candidate", "production", 0.042)
@@ -122,7 +122,7 @@ def healthy() -> ReportData:
         Metric("clicks per query", 0.8312, 0.0121, (-0.004, 0.028), 0.14),
         Metric("abandonment", 0.231, -0.008, (-0.015, -0.001), 0.031),
     )
-    return ReportData(
+    return Report(
         experiment="search-2026-11",
         version=2,
         method="team_draft",
@@ -170,7 +170,7 @@ def healthy() -> ReportData:
     )  # fmt: skip
 
 
-def undecided() -> ReportData:
+def undecided() -> Report:
     """No difference yet, and a warning."""
     report = healthy()
     return replace(
@@ -189,7 +189,7 @@ def undecided() -> ReportData:
     )
 
 
-def counted_by_owners() -> ReportData:
+def counted_by_owners() -> Report:
     """Credit is averaged over owners, so lists are counted by the drawn owners, and people are not counted."""
     reasons = dict.fromkeys(("unit_wins", "unit_losses", "unit_sign_test_p_value"), "the sign is not fair")
     pair = replace(healthy().comparisons[0], counted_by=DRAWN_OWNERS, reasons=reasons)
@@ -197,7 +197,7 @@ def counted_by_owners() -> ReportData:
     return replace(healthy(), scheme="click_list", comparisons=(pair,))
 
 
-def broken() -> ReportData:
+def broken() -> Report:
     """A check failed: the verdict is not to be trusted."""
     report = healthy()
     slot_check = Check(
@@ -217,7 +217,7 @@ def broken() -> ReportData:
     )
 
 
-def with_cycle() -> ReportData:
+def with_cycle() -> Report:
     """Five rankers without a control, of which three beat each other in a circle."""
     rankers = ("bm25", "dense", "hybrid", "learned", "random")
     estimates = (-0.05, -0.02, 0.06, 0.31, -0.07, 0.03, 0.34, -0.04, 0.29, 0.36)
@@ -246,7 +246,7 @@ def with_cycle() -> ReportData:
     )
 
 
-def nothing_computed() -> ReportData:
+def nothing_computed() -> Report:
     """Everything that may be None is None, with its reason."""
     numbers = [name for name, value in vars(Comparison("a", "b")).items() if value is None]
     reasons = {name: f"{REASON} ({name})" for name in numbers}
@@ -272,7 +272,7 @@ def nothing_computed() -> ReportData:
     )
 
 
-def hostile() -> ReportData:
+def hostile() -> Report:
     """Six rankers, attributes, events and an experiment with the names that strangers give."""
     pairs = tuple(comparison(first, HOSTILE[0], 0.02 * number) for number, first in enumerate(HOSTILE[1:]))
     everything = " ".join(HOSTILE)
@@ -299,7 +299,7 @@ def hostile() -> ReportData:
     )
 
 
-def very_many(rankers: int = 40, control: str | None = None) -> ReportData:
+def very_many(rankers: int = 40, control: str | None = None) -> Report:
     """So many rankers that not every pair has a place on a page."""
     names = tuple(f"ranker-{number:02d}" for number in range(rankers))
     pairs = tuple(

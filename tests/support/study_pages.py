@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import pairwise
 
 from interleaf.studies import STUDIES
-from interleaf.studies.findings import findings_table
+from interleaf.studies.study import findings_table
 from interleaf.tables import Table
 from tests.support.paths import ROOT
 
@@ -43,7 +43,7 @@ def with_findings(name: str, page: str) -> str:
     found = findings_table(module.FINDINGS, printed_tables(body))
     table = Table(found.name, "", found.columns, found.rows).to_markdown()
     intro = (
-        "Each verdict is computed from the first table above that has the number (`interleaf.studies.findings`);\n"
+        "Each verdict is computed from the first table above that has the number (`interleaf.studies.study`);\n"
         "`interleaf reproduce` prints the same table of any other run."
     )
     return f"{body}\n\n{HEADING}\n\n{intro}\n\n{table}\n"

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from interleaf.kernels.arrays import Array
+from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.choice_sums import ChoiceSums, find_sides, pair_scores
-from interleaf.tally.score_sums import ONE
 
 NAMES = ("ash", "birch", "cedar", "elm")
 # An impression: the unit, the epoch, the rankers in any order, and their credit.

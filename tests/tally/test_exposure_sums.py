@@ -12,8 +12,8 @@ from interleaf.kernels.arrays import exactly
 from interleaf.kernels.jit import plain
 from interleaf.methods.registry import METHODS, resolve
 from interleaf.tally import Tally
+from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.exposure_sums import LEFT_OUT, MAX_RANKS, POWERS
-from interleaf.tally.score_sums import ONE
 from tests.oracles import exposure
 from tests.support.worlds import EXACT_SPECS, oracle_of, shown_of, worlds_of
 

@@ -14,7 +14,7 @@ from interleaf import Tally, interleave, log, tally_log
 from interleaf.errors import DataError
 from interleaf.kernels.buckets import bucket_of
 from interleaf.report.guardrails import sums_of
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from tests.oracles import arms as oracle
 from tests.support.log_rows import RANKINGS, START, made_event
 

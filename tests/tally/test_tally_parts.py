@@ -15,7 +15,7 @@ from interleaf import DataError, InterleafError
 from interleaf.analysis.analyze import analyze, tally_log
 from interleaf.kernels.arrays import Array
 from interleaf.tally import Tally
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.slices import LADDER, MAX_SLICES, Slices
 from interleaf.tally.units import Sample, Seen, UnitSums
 from tests.support.log_rows import made_rows, table_of

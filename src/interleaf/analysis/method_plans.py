@@ -28,7 +28,7 @@ from interleaf.tables import Table
 
 if TYPE_CHECKING:
     from interleaf.click_value.learned_credit import LearnedCredit
-    from interleaf.decode.attributes import Exclusion
+    from interleaf.decode.columns import Exclusion
     from interleaf.log import Progress
 
 CLICK_RATES = (0.3,)

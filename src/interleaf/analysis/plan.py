@@ -18,7 +18,7 @@ from interleaf.stats.power import MIN_EFFECTIVE, Pilot, Plan
 
 if TYPE_CHECKING:
     from interleaf.click_value.learned_credit import LearnedCredit
-    from interleaf.decode.attributes import Exclusion
+    from interleaf.decode.columns import Exclusion
     from interleaf.log import Progress
 
 MAX_COUNTED = 100_000  # visits up to which the distribution of activity is summed
@@ -224,7 +224,7 @@ def _pilot_of_log(pilot: Any, options: LogOptions) -> tuple[PilotAt, str, float 
     from interleaf.report.rule import ReportSettings
     from interleaf.report.verdict import verdict
     from interleaf.report.weights import cut, value_cap
-    from interleaf.tally.score_sums import ONE
+    from interleaf.tally.bucket_sums import ONE
     from interleaf.tally.units import ARMS, CLICKED, SUMS
 
     tally = read_tally(pilot, options)

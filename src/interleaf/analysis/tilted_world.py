@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from interleaf.analysis.plan import MIN_DEGREES, pilot_of_units
-from interleaf.analysis.planned_traffic import PlannedTraffic
-from interleaf.analysis.tilted_clicks import leans_of
+from interleaf.analysis.planned_traffic import PlannedTraffic, leans_of
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.interleaving.batch import InterleavedBatch, interleave_batch

@@ -4,8 +4,7 @@
 small rankings, lists and clicks, and proves each property there or returns the smallest counterexample.
 """
 
-from interleaf.audit.enumerate import distribution, expectation
 from interleaf.audit.properties import MethodAudit, check
-from interleaf.audit.worlds import Counterexample, PropertyVerdict
+from interleaf.audit.worlds import Counterexample, PropertyVerdict, distribution, expectation
 
 __all__ = ["Counterexample", "MethodAudit", "PropertyVerdict", "check", "distribution", "expectation"]

@@ -1,6 +1,6 @@
 """Caption bias (H12c): clicks that a result gets for its caption, measured in a log and removed from the comparison.
 
-    captions ──features──▶ codes ──click_patterns──▶ counts ──training──▶ five models ──weighted_scores──▶ report
+    captions ──features──▶ codes ──shown_results──▶ counts ──training──▶ five models ──weighted_scores──▶ report
 
 The words on the arrows are files; `docs/architecture.md` describes all of them.
 """

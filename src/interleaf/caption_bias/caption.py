@@ -14,11 +14,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interleaf.caption_bias.click_patterns import Patterns
 from interleaf.caption_bias.diagnosis_report import MIN_JUDGED, CaptionReport, ExplainedPage, explain_pages, verdict
 from interleaf.caption_bias.features import FEATURES, FIRST, GRADE, CaptionFeature, encode
 from interleaf.caption_bias.logistic_model import PROBABILITY, CaptionModel
-from interleaf.caption_bias.shown_results import CaptionTask, QueryCounts, QueryKinds, ShownResults, results_of
+from interleaf.caption_bias.shown_results import (
+    CaptionTask,
+    Patterns,
+    QueryCounts,
+    QueryKinds,
+    ShownResults,
+    results_of,
+)
 from interleaf.caption_bias.training import (
     BEST,
     COMBINED,
@@ -31,7 +37,7 @@ from interleaf.caption_bias.training import (
     tune_thresholds,
 )
 from interleaf.caption_bias.weighted_scores import Gradients, WeightedScores
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.decode.scoring import Scoring
 from interleaf.errors import DataError
 from interleaf.execution.options import LogOptions

@@ -9,17 +9,15 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.special import bdtr, chdtrc, chdtri
 
-from interleaf.caption_bias.click_patterns import P_VALUE, DesignMatrix, Patterns
 from interleaf.caption_bias.features import FEATURES, GRADE, GRADES, MEASURES, POSITION, POSITIONS, CaptionFeature
-from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel, FeatureWeight
-from interleaf.caption_bias.shown_results import SEGMENTS, ShownResults
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel, FeatureWeight, Fit
+from interleaf.caption_bias.shown_results import P_VALUE, SEGMENTS, DesignMatrix, Patterns, ShownResults
 from interleaf.errors import DataError, join_names
 from interleaf.execution.passes import Groups, MergeableSums
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import kernel
 from interleaf.stats.compare import estimate, significance
-from interleaf.stats.logistic import Fit
 
 QUARTILES, BEST, NONE = RULES = ("quartiles", "best", "none")
 VALUES = 1024  # values per measure; larger ones count as the last

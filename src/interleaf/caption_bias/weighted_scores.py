@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel
+from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY, CaptionModel, probability
 from interleaf.caption_bias.shown_results import ShownResults
 from interleaf.decode import Decoded
 from interleaf.decode.scoring import Scoring, drop_unscorable
@@ -41,8 +41,7 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import METHODS, ResolvedMethod, resolve
 from interleaf.methods.schemes import Scheme, scheme_of
 from interleaf.stats.compare import Estimate, estimate
-from interleaf.stats.logistic import probability
-from interleaf.tally.score_sums import reordered_columns
+from interleaf.tally.bucket_sums import reordered_columns
 
 MIN_QUERIES = 10
 

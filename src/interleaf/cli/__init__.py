@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from interleaf import __version__
-from interleaf.cli import completion, import_commands, list_commands, log_commands, service_commands, study_commands
+from interleaf.cli import import_commands, list_commands, log_commands, parser, service_commands, study_commands
 from interleaf.cli.output import output_files
 from interleaf.cli.parser import Parser
 from interleaf.errors import InterleafError
@@ -94,6 +94,6 @@ GROUPS = {
         *_verbs(import_commands, "import", "export"),
     ),
     "Live service": _verbs(service_commands, "serve", "proxy", "keys", "store", "demo"),
-    "Shell": _verbs(completion, "completion"),
+    "Shell": _verbs(parser, "completion"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)

@@ -86,7 +86,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_event_table(options: argparse.Namespace) -> str | None:
     """The table of events, if there is one; otherwise --events are kinds, and are parsed."""
-    from interleaf.analysis.two_tables import is_table
+    from interleaf.analysis.analyze import is_table
 
     words, options.events = options.events, list(as_map("--kinds", options.kinds).items())
     if options.impressions is None and not any(map(is_table, words or ())):
@@ -114,8 +114,7 @@ def run_analyze(options: argparse.Namespace) -> int:
 
     interleaf simulate --impressions 5000 --out world.parquet && interleaf analyze world.parquet --by device
     """
-    from interleaf.analysis.analyze import query_finder, read_tally
-    from interleaf.analysis.two_tables import TwoTables, open_log
+    from interleaf.analysis.analyze import TwoTables, open_log, query_finder, read_tally
     from interleaf.report.build import report as make_report
     from interleaf.report.rule import ReportSettings
 

@@ -111,7 +111,7 @@ def run_proxy(options: argparse.Namespace) -> None:
 
     config = read_config(options.config)
     if options.check:
-        from interleaf.proxy.check import describe
+        from interleaf.proxy.launch import describe
 
         for line in describe(config):
             print(line)

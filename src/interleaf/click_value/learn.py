@@ -31,7 +31,7 @@ from interleaf.click_value.credit_fitting import (
 )
 from interleaf.click_value.learned_credit import ClickWorth, CreditWeight, LearnedCredit, LearningResult, TrainedOn
 from interleaf.decode import Counting, Decoded
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.errors import DataError, join_names
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes

@@ -3,8 +3,18 @@
 `named` returns the click models of the literature; `clicks.fit` fits models to the result pages of a log.
 """
 
-from interleaf.clicks.click_models import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased
-from interleaf.clicks.named_cascades import TABLES, ClickTable, named, scale_of
+from interleaf.clicks.click_models import (
+    TABLES,
+    Cascade,
+    ClickModel,
+    ClickTable,
+    Independent,
+    Intents,
+    OneClick,
+    PositionBased,
+    named,
+    scale_of,
+)
 
 __all__ = [  # noqa: RUF022, as `sorted` sorts
     "Cascade",

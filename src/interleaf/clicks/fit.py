@@ -5,7 +5,7 @@
 `rank_only` is the baseline that any model must beat; `fit_position_based` and `fit_cascade` also know documents.
 
 They need all pages in memory. Two other models are fitted by EM elsewhere: `counterfactual/click_model.py` needs only
-counts, which Spark can add up, and `analysis/tilted_clicks.py` knows ranks and no documents.
+counts, which Spark can add up, and `analysis/planned_traffic.py` knows ranks and no documents.
 """
 
 from __future__ import annotations

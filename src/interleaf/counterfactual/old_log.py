@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from interleaf.counterfactual.list_outcomes import log_chances
 from interleaf.decode import Decoded, Decoding, Design, identities
-from interleaf.decode.attributes import excluded_rows
-from interleaf.decode.columns import codes, column, is_there, list_column, numbers, text_column
+from interleaf.decode.columns import codes, column, excluded_rows, is_there, list_column, numbers, text_column
 from interleaf.errors import DataError, MethodError
 from interleaf.execution.task import Task
 from interleaf.kernels import buckets

@@ -24,7 +24,7 @@ from interleaf.counterfactual.list_outcomes import CLIP, Scorer, scorer_of
 from interleaf.counterfactual.new_rankings import ListsInMemory, ListsReadAgain, LogCounts, RankersView, RankingSource
 from interleaf.counterfactual.old_log import NOT_RANKED, LoggedRankings, LogSurvey, OldTask, nothing_left_error
 from interleaf.counterfactual.reuse_result import PairEstimate, ReuseResult, ReuseWarning
-from interleaf.decode.attributes import Exclusion
+from interleaf.decode.columns import Exclusion
 from interleaf.errors import DataError, MethodError, RankingError
 from interleaf.execution.options import LogOptions
 from interleaf.execution.passes import Passes

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from interleaf import log
-from interleaf.decode.attributes import attribute_names, check_attributes
+from interleaf.decode.columns import attribute_names, check_attributes
 from interleaf.errors import DataError
 from interleaf.execution.collector import TallyCollector
 from interleaf.execution.task import Task, count_visits, find_repeats, process_batch

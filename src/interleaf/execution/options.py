@@ -17,7 +17,7 @@ from interleaf.metrics.guardrail_metrics import find_problems, guarded_kinds, jo
 
 if TYPE_CHECKING:
     from interleaf.decode import Counting
-    from interleaf.decode.attributes import Exclusion
+    from interleaf.decode.columns import Exclusion
     from interleaf.execution.task import Task
     from interleaf.log import Progress
 
@@ -181,7 +181,7 @@ class LogOptions:
     @cached_property
     def exclusion(self) -> Exclusion:
         """Which rows are left out."""
-        from interleaf.decode.attributes import Exclusion
+        from interleaf.decode.columns import Exclusion
 
         return self.exclude if isinstance(self.exclude, Exclusion) else Exclusion(self.exclude or {})
 

@@ -12,8 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from interleaf.decode import COLUMNS, LARGE, Decoded, Decoding, Design, identities
-from interleaf.decode.attributes import Exclusion, attribute, attribute_names, excluded_rows, query_numbers
-from interleaf.decode.columns import by_position, codes, column, milliseconds, numbers, text_column
+from interleaf.decode.columns import (
+    Exclusion,
+    attribute,
+    attribute_names,
+    by_position,
+    codes,
+    column,
+    excluded_rows,
+    milliseconds,
+    numbers,
+    query_numbers,
+    text_column,
+)
 from interleaf.decode.scoring import Scored, Scoring, score, sum_events
 from interleaf.errors import MethodError
 from interleaf.kernels import buckets

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from interleaf.dueling_bandits.algorithms import ALGORITHMS, draw_epoch
+from interleaf.dueling_bandits import ALGORITHMS, draw_epoch
 from interleaf.experiment.assignment import assign
 from interleaf.experiment.choose import UNIFORM_PAIRS
 from interleaf.experiment.settings import Experiment

@@ -17,7 +17,7 @@ from interleaf.log.schema import FALLBACK, HOLDOUT, INTERLEAVED
 from interleaf.methods.registry import DEFAULT, ONE_LIST, ResolvedMethod, methods, resolve
 from interleaf.methods.schemes import scheme_of
 from interleaf.plain_data import Label, Line, Name, convert, declare, each_once, fields_of, one_of
-from interleaf.stats.outlook import MARGIN
+from interleaf.stats.power import MARGIN
 
 COMPARE, CHOOSE, AA, RELABELLED, LOSER = "compare", "choose", "aa", "aa_relabelled", "known_loser"
 MODES = (COMPARE, CHOOSE, ONE_LIST, AA, RELABELLED, LOSER)

@@ -5,8 +5,7 @@ ubi.py              UBI queries and events; ubi_records.py decodes records, ubi_
 solr_opensearch.py  responses of engines with built-in interleaving
 yandex.py           the text format of the Yandex challenge and of PyClick
 two_tables/         a table of impressions and a table of events, its `__init__` is the map
-trec.py             TREC runs and qrels; lists composed from runs
-trec_session.py     logs of the TREC Session track
+trec.py             TREC runs and qrels; lists composed from runs; logs of the Session track
 partition.py        queries and events on disk, partitioned by query; one partition as arrays
-foreign_lists.py, query_join.py  queries and events of a partition, joined to impressions
+query_join.py       queries and events of a partition, joined to impressions
 """

@@ -19,10 +19,9 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from interleaf.errors import DataError
-from interleaf.importers.foreign_lists import LogEvidence
 from interleaf.importers.partition import Partition, ShuffleFile
 from interleaf.importers.protocol import ImportNote, ImportOptions, ImportResult
-from interleaf.importers.query_join import Joiner
+from interleaf.importers.query_join import Joiner, LogEvidence
 from interleaf.importers.ubi_records import (
     Action,
     ColumnBuilder,

@@ -14,8 +14,8 @@ from typing import Any
 
 from interleaf.client import AsyncClient, Client
 from interleaf.errors import DataError, InterleafError
-from interleaf.integrations.framework_documents import ShownPassage, place_of
 from interleaf.integrations.passage_log import Log, logger
+from interleaf.integrations.passage_mixer import ShownPassage, place_of
 from interleaf.log import LogWriter
 
 CITATION = "citation"  # the kind of the events

@@ -53,7 +53,7 @@ def joined_gap(metrics: Iterable[str], sessions: float | None = None) -> float |
     >>> joined_gap(["latency"]), joined_gap(["reformulation"]), joined_gap(["reformulation"], sessions=600)
     (None, 1800, None)
     """
-    from interleaf.metrics.sessions import GAP
+    from interleaf.metrics.absolute import GAP
 
     return GAP if REFORMULATION in metrics and sessions is None else None
 

@@ -10,12 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode, UpstreamError
 from interleaf.proxy.config import SOLR, ProxyConfig
-from interleaf.proxy.event_sources import EventSources
 from interleaf.proxy.fan_out import FanOut
 from interleaf.proxy.metrics import ProxyMetrics
 from interleaf.proxy.multi_search import END as MULTI_SEARCH, MultiSearch
-from interleaf.proxy.own_pages import PREFIX, OwnPages
-from interleaf.proxy.parsers import parser_of
+from interleaf.proxy.own_pages import PREFIX, EventSources, OwnPages
 from interleaf.proxy.passthrough import (
     AnswerCopy,
     BodyReader,
@@ -26,15 +24,12 @@ from interleaf.proxy.passthrough import (
     forward,
     run_until_disconnect,
 )
-from interleaf.proxy.recorders import LogRecorder, Recorder
-from interleaf.proxy.search import Accepted, Built, Searches
-from interleaf.proxy.search_requests import Incoming, RawHeaders, decompress, is_selected
-from interleaf.proxy.served_lists import ServedLists
-from interleaf.proxy.service_recorder import ServiceRecorder
+from interleaf.proxy.recorders import LogRecorder, Recorder, ServiceRecorder
+from interleaf.proxy.search import Accepted, Built, Searches, ServedLists, parser_of
+from interleaf.proxy.search_requests import Incoming, RawHeaders, decompress, find_unit, is_selected
 from interleaf.proxy.tokens import read_signer
 from interleaf.proxy.upstream import Upstream, UpstreamSettings, drop_hop_by_hop
-from interleaf.proxy.user_ids import find_unit
-from interleaf.server.connection_limits import SERVICE, ConnectionLimits
+from interleaf.server.connection import SERVICE, ConnectionLimits
 from interleaf.server.rate_limits import Rates
 
 IMPRESSION, TOKEN = b"x-interleaf-impression", b"x-interleaf-token"

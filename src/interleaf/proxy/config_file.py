@@ -23,7 +23,7 @@ from interleaf.proxy.config import (
     RequestsSection,
     UpstreamSection,
 )
-from interleaf.proxy.service_recorder import read_key
+from interleaf.proxy.recorders import read_key
 from interleaf.proxy.tokens import read_signer
 from interleaf.proxy.toml_sections import ConfigError, ConfigProblems, KeyLines
 from interleaf.proxy.upstream import make_context

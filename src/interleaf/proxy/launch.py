@@ -1,11 +1,16 @@
-"""Runs the proxy until SIGTERM or SIGINT."""
+"""Runs the proxy until SIGTERM or SIGINT, or describes what `interleaf proxy CONFIG --check` prints."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+
+import msgspec
 
 from interleaf.errors import InterleafError
-from interleaf.proxy.config import ProxyConfig, split_address
+from interleaf.proxy.config import SOLR, ProxyConfig, split_address
+from interleaf.proxy.search import parser_of
+from interleaf.proxy.search_requests import Incoming, merge_patch
 
 
 def run_proxy(config: ProxyConfig) -> None:
@@ -16,7 +21,7 @@ def run_proxy(config: ProxyConfig) -> None:
     from interleaf.proxy.app import ProxyApp
     from interleaf.server.connection import Connection
     from interleaf.server.monitoring import set_up
-    from interleaf.server.process_tuning import allow_files, tune_interpreter
+    from interleaf.server.warming import allow_files, tune_interpreter
 
     host, port = split_address(config.proxy.listen)
     _check_address(host, port)
@@ -50,3 +55,36 @@ def _check_address(host: str, port: int) -> None:
         except OSError as error:  # another program listens there
             where = f"{host}, port {port}"
             raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another [proxy] listen") from None
+
+
+EXAMPLE = "running shoes"
+
+
+def describe(config: ProxyConfig) -> Iterator[str]:
+    """What happens with an example request to the first path."""
+    incoming = example_request(config)
+    yield f"{config.experiment.name}: {len(config.rankers)} rankers, the control is {config.control}"
+    yield f"a search such as {incoming.method.decode()} {incoming.target.decode()} {incoming.plain.decode()}".rstrip()
+    yield f"is sent to {config.upstream.url} as"
+    search = parser_of(config)(incoming)
+    for ranker in config.rankers:
+        size = config.requests.depth
+        request = search.request_of(ranker, size, ranker.name == config.control)
+        yield f"  {ranker.name}: {request.method.decode()} {request.target.decode()}"
+        if request.body:
+            yield f"    {request.body.decode()}"
+    yield "all other requests pass through"
+
+
+def example_request(config: ProxyConfig) -> Incoming:
+    """A request to the first path, with the text where the configuration looks for it."""
+    path = config.requests.paths[0].replace("*", "example")
+    if config.upstream.engine == SOLR:
+        return Incoming(b"GET", path, b"q=running+shoes&start=0&rows=10", ())
+    pointer = config.requests.query or ("query", "match", "title", "query")
+    body: object = EXAMPLE
+    for part in reversed(pointer):
+        body = {part: body}
+    incoming = Incoming(b"POST", path, b"", ((b"content-type", b"application/json"),))
+    incoming.plain = msgspec.json.encode(merge_patch(body, {"from": 0, "size": 10}))
+    return incoming

@@ -12,7 +12,6 @@ from msgspec import Raw, Struct, field
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import RankerSection, RequestsSection
 from interleaf.proxy.json_pointer import find_value
-from interleaf.proxy.scores import decrease
 from interleaf.proxy.search_requests import (
     EngineRequest,
     Incoming,
@@ -22,6 +21,7 @@ from interleaf.proxy.search_requests import (
     ResultPage,
     as_query_id,
     decode_object,
+    decrease,
     digest_of,
     is_true,
     merge_patch,

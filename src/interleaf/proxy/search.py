@@ -1,8 +1,10 @@
-"""One search that takes part: from the caller's request to the interleaved answer."""
+"""One search that takes part: from the request of the caller to the interleaved answer."""
 
 from __future__ import annotations
 
 import secrets
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +17,73 @@ from interleaf.experiment.assignment import OUTSIDE
 from interleaf.experiment.serving import Noted
 from interleaf.experiment.settings import CHOOSE
 from interleaf.log.schema import INTERLEAVED
-from interleaf.proxy.click_links import make_link
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
-from interleaf.proxy.config import ProxyConfig
-from interleaf.proxy.engine_defaults import EngineDefaults
+from interleaf.proxy.config import SOLR, ProxyConfig
 from interleaf.proxy.fan_out import FanOut, FanOutResult
+from interleaf.proxy.opensearch import OpenSearchSearch
 from interleaf.proxy.recorders import RecordDetails, Recorder, Running
-from interleaf.proxy.search_requests import Incoming, Page, ParsedSearch, ResultPage, holds
-from interleaf.proxy.served_lists import ServedLists
-from interleaf.proxy.tokens import Signer
+from interleaf.proxy.search_requests import Incoming, Page, Pairs, ParsedSearch, ResultPage, holds
+from interleaf.proxy.solr import SolrSearch
+from interleaf.proxy.tokens import Signer, make_link
+
+MAX_LISTS = 20_000  # keys of lists
+KEEP_LISTS = 1800.0  # a further page, or an event, belongs to a list that is not older
+REPEAT_SECONDS = 60.0  # the same search of the same user within this time is the same impression
+
+
+@dataclass
+class ServedList:
+    """A list that was shown; `documents` are those of all pages so far, each of `size` results."""
+
+    impression: str
+    documents: list[str]
+    size: int
+    at: float
+
+
+class ServedLists:
+    """Lists by user and search, by impression, and by the query id of UBI; the oldest are forgotten."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lists: OrderedDict[bytes | str, ServedList] = OrderedDict()
+
+    def add(self, keys: list[bytes | str], served: ServedList) -> bool:
+        """Store a list under these keys; returns True."""
+        for key in keys:
+            self._lists.pop(key, None)
+            self._lists[key] = served
+        while len(self._lists) > MAX_LISTS:
+            self._lists.popitem(last=False)
+        return True
+
+    def extend(self, keys: list[bytes | str], served: ServedList, documents: list[str]) -> bool:
+        """Remember a list by more keys, and with the documents of a further page; False if it has them already."""
+        self.add(keys, served)
+        is_longer = len(documents) > len(served.documents)
+        if is_longer:
+            served.documents = documents
+        return is_longer
+
+    def find(self, key: bytes | str) -> ServedList | None:
+        """The list with this key, if it is not too old."""
+        served = self._lists.get(key)
+        return served if served is not None and self._clock() - served.at < KEEP_LISTS else None
+
+    def new(self, impression: str, documents: list[str], size: int) -> ServedList:
+        """A list that is shown now."""
+        return ServedList(impression, documents, size, self._clock())
+
+    def is_repeat(self, served: ServedList, first: int, documents: list[str]) -> bool:
+        """Whether a page was shown a moment ago, with the same documents."""
+        shown = served.documents[first : first + len(documents)]
+        return shown == documents and self._clock() - served.at < REPEAT_SECONDS
+
+    def is_continued(self, served: ServedList, first: int, documents: list[str]) -> bool:
+        """Whether these documents are the list so far, and a page that begins in it or behind it."""
+        known = len(served.documents)
+        return first <= known < len(documents) and documents[:known] == served.documents
+
 
 Parse = Callable[[Incoming], ParsedSearch]
 
@@ -253,3 +313,40 @@ def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: st
 
 def _clean_query(text: str) -> str:
     return clean_text(text, limits.MAX_QUERY)
+
+
+KEEP_DEFAULTS = 60.0  # a change of the engine's configuration is noticed within this time
+MAX_KNOWN = 1000  # requests whose answers are kept
+
+
+class EngineDefaults:
+    """Asks the engine for its defaults, once in a minute for each handler."""
+
+    def __init__(self, fan_out: FanOut) -> None:
+        self._fan_out = fan_out
+        self._known: dict[bytes, tuple[float, Pairs]] = {}
+
+    async def add(self, search: ParsedSearch) -> None:
+        """Tell a search the defaults of its engine; raises BypassError if the engine does not say them."""
+        request = search.defaults_request
+        if request is None:
+            return
+        until, defaults = self._known.get(request.target, (0.0, []))
+        if time.monotonic() >= until:
+            try:
+                body, _ = await self._fan_out.send(request, statuses=(200, 400))  # Solr's errors say them, too
+                defaults = search.read_defaults(body)
+            except BypassError:
+                raise BypassError(BypassCode.UNKNOWN_DEFAULTS) from None
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[request.target] = time.monotonic() + KEEP_DEFAULTS, defaults
+        search.add_defaults(defaults)
+
+
+def parser_of(config: ProxyConfig) -> Callable[[Incoming], ParsedSearch]:
+    """The function that reads a search of the configured engine."""
+    section, link = config.requests, config.clicks.link
+    if config.upstream.engine == SOLR:
+        return lambda incoming: SolrSearch(incoming, section, link)
+    return lambda incoming: OpenSearchSearch(incoming, section, link)

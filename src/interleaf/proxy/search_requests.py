@@ -1,4 +1,4 @@
-"""Searches that take part: which requests they are, and what callers asked for."""
+"""Searches that take part: which requests they are, what callers asked for, who asks, and the scores of the answer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
+from interleaf.client.visitors import clean_id, visitor_id
 from interleaf.proxy.codes import BypassCode, BypassError
-from interleaf.proxy.config import Condition, RankerSection, RequestsSection
+from interleaf.proxy.config import Condition, RankerSection, RequestsSection, UnitSection
 from interleaf.proxy.json_pointer import find_value
 
 Pairs = list[tuple[str, str]]
@@ -268,3 +269,63 @@ def is_true(value: Any) -> bool:
 def digest_of(*parts: Any) -> bytes:
     """A digest of plain data."""
     return blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=16).digest()
+
+
+class Unit(NamedTuple):
+    """The id of a user, and the Set-Cookie header that a new user gets."""
+
+    id: str | None
+    set_cookie: bytes | None = None
+
+
+def find_unit(section: UnitSection, headers: RawHeaders) -> Unit:
+    """The id in the header, else in the cookie, else in the proxy's own cookie.
+
+    The value of a cookie may be a session's secret, so it is hashed.
+    """
+    if section.header is not None:
+        name = section.header.lower().encode()
+        value = next((value for key, value in headers if key == name), b"").decode("latin-1").strip()
+        if value:
+            return Unit(clean_id(value))
+    cookies = _read_cookies(headers) if section.cookie or section.own_cookie else {}
+    if section.cookie is not None and cookies.get(section.cookie):
+        return Unit(blake2b(cookies[section.cookie].encode("latin-1"), digest_size=16).hexdigest())
+    if not section.own_cookie:
+        return Unit(None)
+    visitor = visitor_id(cookies, secure=section.secure_cookie)
+    return Unit(visitor.id, None if visitor.set_cookie is None else visitor.set_cookie.encode())
+
+
+def _read_cookies(headers: RawHeaders) -> dict[str, str]:
+    """The cookies of a request; of several with one name, the first counts, as in browsers."""
+    cookies = dict[str, str]()
+    for name, line in headers:
+        if name == b"cookie":
+            for part in line.decode("latin-1").split(";"):
+                key, _, value = part.strip().partition("=")
+                cookies.setdefault(key, value)
+    return cookies
+
+
+STEP = 1e-6  # the smallest relative difference of two scores that follow each other: more than a 32 bit number resolves
+
+
+def decrease(scores: Sequence[float | None]) -> list[float | None]:
+    """Scores that decrease: each is the document's own, or a little below the one before.
+
+    They depend on the documents before only, so they are the same on every page. If a document has no score, none has.
+
+    >>> decrease([2.0, 3.0, 1.0])
+    [2.0, 1.999998, 1.0]
+    >>> decrease([2.0, None])
+    [None, None]
+    """
+    decreasing = list[float | None]()
+    last = float("inf")
+    for score in scores:
+        if score is None:
+            return [None] * len(scores)
+        last = min(score, last - max(abs(last) * STEP, 1e-9)) if decreasing else score
+        decreasing.append(last)
+    return decreasing

@@ -15,7 +15,6 @@ from interleaf.proxy.codes import BypassCode, BypassError, FailureCode
 from interleaf.proxy.config import RankerSection, RequestsSection
 from interleaf.proxy.json_pointer import find_value
 from interleaf.proxy.opensearch import NOT_OF_A_RANKER
-from interleaf.proxy.scores import decrease
 from interleaf.proxy.search_requests import (
     EngineRequest,
     Incoming,
@@ -24,6 +23,7 @@ from interleaf.proxy.search_requests import (
     RankerAnswer,
     ResultPage,
     as_query_id,
+    decrease,
     digest_of,
     is_true,
     read_number,

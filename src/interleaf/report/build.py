@@ -1,4 +1,7 @@
-"""Builds the report of a tally: comparisons, health checks and a verdict."""
+"""Builds the report of a tally: comparisons, health checks and a verdict.
+
+To add a health check, declare a function with its code in a module of checks.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,24 @@ from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED
 from interleaf.metrics.guardrail_metrics import find_problems
-from interleaf.report.arms import arms, baseline
+from interleaf.report import effect_checks, list_checks, log_checks, traffic_checks
+from interleaf.report.arms import ONE_LIST_MEANING, arms, baseline, compare_lists
 from interleaf.report.choice import add_choice, find_unavailable
-from interleaf.report.codes import CheckInput, FindText, NoteCode
+from interleaf.report.codes import CheckCode, CheckInput, FindText, HealthCheck, NoteCode
 from interleaf.report.comparisons import ComparisonResult, RankerPairs, compare_pairs, over_time, segments, time_of
-from interleaf.report.counts import counted_by
 from interleaf.report.guardrails import add_broken, check_guardrails
-from interleaf.report.health import run_checks
-from interleaf.report.lifts import lifts, say_left_out
 from interleaf.report.list_checks import neutrality, slots
-from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Standing, Strength, Totals
+from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Check, Standing, Strength, Totals
+from interleaf.report.outcomes import counted_by, lifts, say_left_out
 from interleaf.report.report import Report
 from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
-from interleaf.report.unmixed_lists import MEANING, compare_lists
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import ValueCap, activity
 from interleaf.stats import compare, ranking
 from interleaf.stats.looks import MAX_LOOKS
-from interleaf.stats.outlook import MARGIN
+from interleaf.stats.power import MARGIN
 from interleaf.tally import Fact, Tally
-from interleaf.tally.page_sums import CLICKED
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import CLICKED, ONE
 
 MIN_CAP, MAX_CAP = 1e-6, 1e11  # of the total value of a unit: sums are whole numbers of 2^-24 in 64 bits
 POPULATIONS = {UNIT: "valid for the queries in this log", UNIT_AND_QUERY: "valid for queries like these"}
@@ -270,7 +270,7 @@ def _notes(tally: Tally, settings: ReportSettings) -> Iterator[tuple[NoteCode, s
             "them together.",
         )
     if about.composed == ONE_LIST:
-        yield NoteCode.AB_TEST, MEANING.format("value per person" if about.values else "clicks per search")
+        yield NoteCode.AB_TEST, ONE_LIST_MEANING.format("value per person" if about.values else "clicks per search")
     elif not about.method:
         yield NoteCode.NO_INTERLEAVED_LISTS, "The log has no interleaved lists: arms are compared, rankers are not."
 
@@ -296,3 +296,16 @@ def _rule_notes(settings: ReportSettings, used: ReportSettings) -> Iterator[tupl
             "Errors are clustered by unit and by query, so that the result holds for similar queries. Segments, the "
             "history and tests for a single look are left out, because they are computed by unit only.",
         )
+
+
+CHECKS = {
+    value.code: value
+    for module in (log_checks, traffic_checks, list_checks, effect_checks)
+    for value in vars(module).values()
+    if isinstance(value, HealthCheck)
+}
+
+
+def run_checks(data: CheckInput) -> tuple[Check, ...]:
+    """Run every check that applies, in the order of the codes."""
+    return tuple(check for code in CheckCode for check in CHECKS[code].run(data))

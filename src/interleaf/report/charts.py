@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from interleaf import plots
-from interleaf.report.choice_sections import MAX_NAMED, OTHERS, share_rows
 from interleaf.report.format import MAX_LETTERS, Names, count, format_signed, share
+from interleaf.report.layout import MAX_NAMED, OTHERS, share_rows
 from interleaf.report.model import Comparison, ReportData
 from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
 from interleaf.stats.compare import Interval

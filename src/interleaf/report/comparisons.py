@@ -18,7 +18,6 @@ import numpy as np
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.schemes import LEARNED
-from interleaf.report.counts import list_sides, unit_sides
 from interleaf.report.model import (
     UNIT,
     UNIT_AND_QUERY,
@@ -29,6 +28,7 @@ from interleaf.report.model import (
     SegmentComparison,
     VerdictCode,
 )
+from interleaf.report.outcomes import list_sides, unit_sides
 from interleaf.report.rule import (
     HOLM,
     ONE_LOOK,
@@ -55,7 +55,7 @@ from interleaf.stats import bootstrap, compare, multiplicity, sequence, signs
 from interleaf.stats.compare import Estimate, Interval
 from interleaf.stats.ranking import pair_sums
 from interleaf.tally import About, Tally
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.units import CLICKED, SINCE
 
 PREFERENCES = (VerdictCode.PREFERRED, VerdictCode.WORSE)

@@ -19,8 +19,8 @@ from interleaf.report.weights import QueryCells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm, holm_levels
 from interleaf.tally import Fact, Tally
-from interleaf.tally.evidence import CLICKS, EVENTS
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
+from interleaf.tally.evidence import VISIT_CLICKS, VISIT_EVENTS
 from interleaf.tally.units import CLICKED as VISITS, SUMS, pack, unpack
 
 MIN_UNITS = 100  # units that came once, and units that came back
@@ -78,7 +78,7 @@ def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
     """The sampled units, the number of days of each, and their days, impressions and clicks with an event."""
     keys, values = tally.evidence.visits.unordered
     units, places = np.unique(unpack(keys)[0], return_inverse=True)
-    events, clicks = (values[:, SUMS + of] / ONE for of in (EVENTS, CLICKS))
+    events, clicks = (values[:, SUMS + of] / ONE for of in (VISIT_EVENTS, VISIT_CLICKS))
     sums = np.stack([np.bincount(places, of, len(units)) for of in (events > 0, events, clicks)])
     return units, np.bincount(places, minlength=len(units)), sums
 

@@ -24,9 +24,8 @@ from interleaf.report.format import format_signed, span
 from interleaf.report.model import Guardrail, GuardrailCode, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings, interval_of
 from interleaf.stats.compare import Interval, difference, significance
-from interleaf.tally import Tally, page_sums
-from interleaf.tally.page_sums import ArmSums
-from interleaf.tally.score_sums import ONE
+from interleaf.tally import Tally, bucket_sums
+from interleaf.tally.bucket_sums import ONE, ArmSums
 
 NO_BASE = "there is neither a holdout nor an arm with the control's own lists to compare with"
 NO_ARM = "there is no other arm to compare with {}"
@@ -113,10 +112,10 @@ def sums_of(arm: ArmSums, metric: str, guarded: Sequence[str]) -> tuple[Array, A
         return ratio(arm, metric)
     guards = arm.guards.T.astype(np.float64)
     if metric == LATENCY:
-        return guards[page_sums.LATENCY] / ONE, guards[page_sums.TIMED]
-    queries = arm.measures[:, page_sums.QUERIES].astype(np.float64)
+        return guards[bucket_sums.LATENCY] / ONE, guards[bucket_sums.TIMED]
+    queries = arm.measures[:, bucket_sums.QUERIES].astype(np.float64)
     kind = kind_of(metric)
-    return guards[page_sums.EMPTY if kind is None else page_sums.KINDS + list(guarded).index(kind)], queries
+    return guards[bucket_sums.EMPTY if kind is None else bucket_sums.KINDS + list(guarded).index(kind)], queries
 
 
 def _why_unknown(metric: str, sums: dict[str, tuple[Array, Array]]) -> str:

@@ -2,16 +2,130 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from interleaf.report import sections
-from interleaf.report.choice_sections import choice
-from interleaf.report.format import Names, count, several, share
-from interleaf.report.guardrail_table import GUARDRAIL_MARKS, guardrails
+from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerState
+from interleaf.report.format import Names, count, digits, format_signed, several, share, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, GuardrailCode, ReportData, Verdict, VerdictCode
-from interleaf.report.sections import Grid, Section
+from interleaf.report.sections import MAX_ROWS, Grid, Section, explain_missing, interval_name, say_left_out, write
 from interleaf.tables import Table
+
+GUARDRAIL_MARKS: dict[str, str] = {
+    GuardrailCode.OK: "✓ ok",
+    GuardrailCode.BROKEN: "✗ broken",
+    GuardrailCode.UNDECIDED: "○ undecided",
+    GuardrailCode.UNKNOWN: "○ unknown",
+}
+GUARDRAIL_WORDS = (
+    "Harm is the difference between an arm and the one that it is compared with, above 0 if the arm is worse. A "
+    "guardrail is ok if the whole interval is below the margin, and broken if it is above. Each interval holds for its "
+    "guardrail alone, and the preference between the rankers does not depend on it.",
+)
+
+
+def guardrails(report: ReportData, names: Names) -> Section | None:
+    """Every guardrail with its harm, interval and margin."""
+    if not report.guardrails:
+        return None
+    columns = ("value", "compared", "harm", interval_name(report), "margin")
+    grid = Grid("guardrails", "", ("status", "guardrail", "arm", "against"), columns)
+    for one in report.guardrails:
+        arm, base = (None if name is None else names[name] for name in (one.arm, one.base))
+        values = (write(lambda value: f"{value:.4g}", value) for value in (one.value, one.base_value))
+        figures = *values, write(format_signed, one.harm), write(span, one.interval), f"{one.margin:g}"
+        label = names[one.metric] if arm is None else f"{names[one.metric]} of {arm}"
+        mark = GUARDRAIL_MARKS.get(one.code, one.code)  # a later version may have other codes
+        grid.add(label, mark, names[one.metric], arm, base, *figures, reason=one.reason)
+    reasons = tuple(map(names.within, explain_missing(grid.missing)))
+    return Section("guardrails", "Guardrails", GUARDRAIL_WORDS, (grid.table(),), reasons)
+
+
+MAX_BRIEF = 10  # rankers in a terminal
+MAX_NAMED = 6  # rankers with a colour of their own in a chart
+MAX_STEPS = 100  # of a chart over epochs
+OTHERS = "all others"
+ENDS = (
+    "A ranker left because the upper end of its interval against the leader of that time was below 0, or below the "
+    "margin (upper end then). The intervals shown are those of now against the leader of now, which may be wider."
+)
+
+
+def choice(report: ReportData, names: Names, brief: bool = False) -> Section | None:
+    """Who leads, who is in, who left when and why, and the regret that was saved."""
+    result = report.choice
+    if result is None:
+        return None
+    rows = result.rankers[: MAX_BRIEF if brief else MAX_ROWS]
+    titles = ["share now", "lists", "over the leader", f"{100 * report.confidence:g} % anytime interval", "units"]
+    grid = Grid("choice", "", ["ranker", "so far", "left after epoch", "upper end then"], titles)
+    numbers = {epoch: place for place, epoch in enumerate(sorted({one.epoch for one in result.shares}), 1)}
+    for one in rows:
+        so_far = ChoiceState(one.state).text.format(one.left_against and names[one.left_against])
+        after = "" if one.left_after is None else f"{numbers[one.left_after]}"
+        end = "" if one.bound is None else format_signed(one.bound)
+        cells = [names[one.ranker], so_far, after, end, *_figures(one)]
+        grid.add(names[one.ranker], *cells, reason=one.reason or "it leads")
+    epochs = f"{result.epochs} epoch{'s' * (result.epochs != 1)} so far."
+    ends = (ENDS,) if any(one.bound is not None for one in rows) else ()
+    told = (epochs, *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"), *ends, say_regret(result))
+    reasons = explain_missing(missing for missing in grid.missing if missing[2] != "it leads")
+    return Section("choice", "The choice", told, (grid.table(),), tuple(map(names.within, reasons)))
+
+
+def _figures(one: RankerState) -> list[str | None]:
+    return [
+        share(one.share),
+        count(one.lists),
+        write(format_signed, one.estimate),
+        write(span, one.interval),
+        write(count, one.units),
+    ]
+
+
+def say_regret(result: ChoiceResult) -> str:
+    """The regret that was saved, in a sentence.
+
+    >>> say_regret(ChoiceResult("a", False, 9, 1, (), (), 6.0, 20.0, 0.7, 3))
+    'Regret so far is 6; with equal shares it would be 20, so 70.0 % was saved. It is the sum over lists of how much \
+people prefer the leader to the rankers of the list, by the estimates for 3 rankers.'
+    """
+    if result.regret is None or result.regret_equal_shares is None or result.regret_saved is None:
+        return f"The regret is not known: {result.reason}."
+    regret, even = (digits(one) if one < 1000 else count(one) for one in (result.regret, result.regret_equal_shares))
+    amounts = f"{regret}; with equal shares it would be {even}"
+    saved = result.regret_saved
+    change = f"{share(saved)} was saved" if saved >= 0 else f"nothing was saved ({share(-saved)} more)"
+    return (
+        f"Regret so far is {amounts}, so {change}. It is the sum over lists of how much people prefer the leader to "
+        f"the rankers of the list, by the estimates for {result.regret_rankers} rankers."
+    )
+
+
+def share_rows(report: ReportData, names: Names) -> list[dict[str, Any]]:
+    """A row for each ranker with much traffic, and for all others together, in each epoch, or in several together."""
+    result = report.choice
+    if result is None or not result.shares:
+        return []
+    lists = {one.ranker: one.lists for one in result.rankers}
+    named = sorted(lists, key=lambda ranker: -lists[ranker])[:MAX_NAMED]
+    width = -(-result.epochs // MAX_STEPS)
+    epochs = sorted({one.epoch for one in result.shares})
+    place = {epoch: number // width for number, epoch in enumerate(epochs)}
+    sums: Counter[tuple[int, str]] = Counter()
+    for one in result.shares:
+        sums[place[one.epoch], names[one.ranker] if one.ranker in named else OTHERS] += one.share  # type: ignore[assignment]
+    sizes = Counter(place.values())
+    order = [names[ranker] for ranker in named] + [OTHERS] * (len(lists) > len(named))
+    return [
+        {"epoch": number * width + 1, "ranker": ranker, "share": sums[number, ranker] / sizes[number], "place": rank}
+        for number in sorted(sizes)
+        for rank, ranker in enumerate(order)
+    ]
+
 
 WINNER, EVEN, SPLIT, HARMFUL, UNTRUSTED = "winner", "even", "split", "harmful", "untrusted"
 # The tone of each verdict, which is also a CSS class, and the verdict in a few words.

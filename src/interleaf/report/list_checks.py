@@ -10,12 +10,11 @@ from interleaf.methods.registry import ResolvedMethod, resolve
 from interleaf.report import codes
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_check
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
-from interleaf.stats.compare import difference, jackknife
+from interleaf.stats.compare import difference, jackknife, share_tests
 from interleaf.stats.multiplicity import holm
-from interleaf.stats.shares import share_tests
-from interleaf.tally import Fact, Tally, page_sums
-from interleaf.tally.draws import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, DRAFT, SHOWN, SLOTS, rule_of
-from interleaf.tally.score_sums import ONE
+from interleaf.tally import Fact, Tally, bucket_sums
+from interleaf.tally.bucket_sums import ONE
+from interleaf.tally.evidence import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, DRAFT, SHOWN, SLOTS, rule_of
 
 MIN_EXPECTED_CLICKS = 30  # clicks of a ranker are lost if at least this many are expected and hardly any came
 NEARLY_NONE = 0.02  # as a share of the expected clicks
@@ -57,7 +56,7 @@ def slots(tally: Tally) -> tuple[Slot, ...]:
 def neutrality(tally: Tally) -> tuple[Neutrality, ...]:
     """How much of each ranker the lists show, per list on average."""
     sums = tally.lists.seen.sum(axis=0)
-    lists = int(tally.arms[INTERLEAVED].measures[:, page_sums.QUERIES].sum()) if INTERLEAVED in tally.arms else 0
+    lists = int(tally.arms[INTERLEAVED].measures[:, bucket_sums.QUERIES].sum()) if INTERLEAVED in tally.arms else 0
     if not lists or not sums.any():
         return ()
     means = mean_characters(tally)
@@ -286,7 +285,7 @@ def clicks_by_rank(data: CheckInput) -> CheckResult:
     ranks = data.tally.evidence.draws.ranks
     shown, clicked = ranks[:, SHOWN], ranks[:, CLICKED]
     arms = data.tally.arms.values()
-    buckets = sum((arm.measures[:, page_sums.CLICKED] > 0 for arm in arms), np.zeros(1, np.bool_)).sum()
+    buckets = sum((arm.measures[:, bucket_sums.CLICKED] > 0 for arm in arms), np.zeros(1, np.bool_)).sum()
     if clicked.sum() < MIN_CLICKS or buckets < MIN_BUCKETS:
         return CheckResult(SKIPPED, f"{clicked.sum():,} clicks are too few, or come from too few people, for this test")
     if not shown[1:].any():

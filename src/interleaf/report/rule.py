@@ -17,7 +17,7 @@ import numpy as np
 
 from interleaf.kernels.arrays import Array
 from interleaf.report.model import UNIT, VerdictCode
-from interleaf.stats import looks, multiplicity, outlook, sequence
+from interleaf.stats import looks, multiplicity, power, sequence
 from interleaf.stats.compare import Estimate, Interval, significance, statistic
 from interleaf.tally import Tally
 from interleaf.tally.units import CLICKED, SINCE
@@ -174,7 +174,7 @@ def _chance_at_end(estimate: Estimate, units: int, settings: ReportSettings, lev
     if share >= 1:
         return None, "the planned units have come"
     width = _last_width(None if settings.look is None else settings.look[1], level)
-    return outlook.chance_at_end(estimate.value, estimate.error, share, width, settings.margin or 0.0), ""
+    return power.chance_at_end(estimate.value, estimate.error, share, width, settings.margin or 0.0), ""
 
 
 @lru_cache(maxsize=128)

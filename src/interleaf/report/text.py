@@ -10,8 +10,18 @@ import sys
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from interleaf.report.guardrail_table import GUARDRAIL_MARKS
-from interleaf.report.layout import EVEN, GREY, HARMFUL, MARKS, SPLIT, UNTRUSTED, WINNER, ReportPage, lay_out
+from interleaf.report.layout import (
+    EVEN,
+    GREY,
+    GUARDRAIL_MARKS,
+    HARMFUL,
+    MARKS,
+    SPLIT,
+    UNTRUSTED,
+    WINNER,
+    ReportPage,
+    lay_out,
+)
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, GuardrailCode, ReportData
 from interleaf.report.sections import Section
 from interleaf.tables import Table, escape

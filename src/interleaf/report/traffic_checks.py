@@ -16,12 +16,11 @@ from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_ch
 from interleaf.report.comparisons import time_of
 from interleaf.report.format import format_signed, moment
 from interleaf.report.model import FAILED, OK, SKIPPED, UNIT, WARNING
-from interleaf.stats.compare import difference, jackknife
+from interleaf.stats.compare import difference, jackknife, share_tests
 from interleaf.stats.multiplicity import holm
-from interleaf.stats.shares import share_tests
 from interleaf.tally import Fact
+from interleaf.tally.bucket_sums import CLICKED as ARM_CLICKED, QUERIES, ArmSums, quantile
 from interleaf.tally.evidence import CLICKED, DAY, HOUR, SHOWN
-from interleaf.tally.page_sums import CLICKED as ARM_CLICKED, QUERIES, ArmSums, quantile
 from interleaf.tally.units import ARMS
 
 MIN_UNITS = 20  # effective units

@@ -37,7 +37,7 @@ from interleaf.report.model import Activity
 from interleaf.stats import compare
 from interleaf.stats.compare import Estimate, quotient
 from interleaf.tally import Tally
-from interleaf.tally.score_sums import ONE
+from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.units import CLICKED, SUMS, unpack
 
 MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with many

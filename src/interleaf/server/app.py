@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from interleaf.server import dashboard, openapi
 from interleaf.server.auth import BROWSER, OPEN, check_scope
 from interleaf.server.automation import Automation
-from interleaf.server.connection_limits import SERVICE
+from interleaf.server.connection import SERVICE
 from interleaf.server.middleware import Middleware, read_body
 from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
-from interleaf.server.process_tuning import tune_interpreter
 from interleaf.server.rate_limits import network_of
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
 from interleaf.server.service import Clock, Service, ServiceSettings, log, monotonic, now
+from interleaf.server.warming import tune_interpreter
 from interleaf.store.records import INGEST, READ, AccessKey
 from interleaf.store.sql import SqlStore
 

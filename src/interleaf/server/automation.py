@@ -20,9 +20,9 @@ from interleaf.report.model import FAILED, GuardrailCode, ReportData, VerdictCod
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, Service, log
 from interleaf.server.webhooks import WebhookSender
-from interleaf.store.outbox import GUARDRAIL, HEALTH, VERDICT, Webhook
+from interleaf.store.experiments import Change, Watched
+from interleaf.store.history import GUARDRAIL, HEALTH, VERDICT, Webhook
 from interleaf.store.records import Stored
-from interleaf.store.watch import Change, Watched
 
 MIN_PAUSE = 3600 * SECOND  # between two changes of a kind that are noted of an experiment, in microseconds
 HELD_BACK = "automatic stop postponed"

@@ -6,8 +6,9 @@ The limits hold before a key is checked. An `Upgrade` header is ignored: the ser
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import httptools
 from starlette.responses import Response
@@ -15,8 +16,47 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from interleaf.server.connection_limits import SERVICE, ConnectionOwner
 from interleaf.server.schemas import RETRY, ApiError, error_response
+
+SERVICE = "service"  # the name in the state of the application of what a connection needs
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Limits of connections.
+
+    `max_url`, `max_head`: bytes. `head_seconds`, `body_seconds`: maximum time to send headers and body.
+    `write_seconds`: a connection is aborted if its client reads nothing for this time (at most twice as long).
+    `max_connections`: open connections of each worker.
+    """
+
+    max_url: int = 8_000
+    max_head: int = 32_000
+    max_headers: int = 100
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    write_seconds: float = 30.0
+    max_connections: int = 2_000
+
+
+class RequestCounter(Protocol):
+    """Counts requests that a connection refuses."""
+
+    def count_request(self, route: str, status: int, seconds: float, /) -> None:
+        """Count a request."""
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs of its application."""
+
+    @property
+    def settings(self) -> ConnectionLimits:
+        """The limits."""
+
+    @property
+    def metrics(self) -> RequestCounter:
+        """Counts refused requests."""
+
 
 IDLE, HEAD, BODY = "idle", "head", "body"  # what the client is sending
 MAX_DISCARDED = 1_000_000  # bytes that a client may send after its request was answered

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from interleaf.decode.attributes import query_text
+from interleaf.decode.columns import query_text
 from interleaf.errors import InterleafError
 from interleaf.experiment.settings import CHOOSE
 from interleaf.log.drop_reasons import EventFate

@@ -19,7 +19,7 @@ from interleaf.server import warming
 from interleaf.server.auth import MAX_CACHED, REFRESH_AFTER, TTL, Access, Tokens
 from interleaf.server.cache import TTLCache
 from interleaf.server.choosing import Choosing
-from interleaf.server.connection_limits import ConnectionLimits
+from interleaf.server.connection import ConnectionLimits
 from interleaf.server.monitoring import Metrics
 from interleaf.server.rate_limits import Bots, Rates
 from interleaf.server.reports import CurrentReports, Reports

@@ -5,20 +5,18 @@
 A unit (a user or a session) is in one bucket, so buckets are independent, but impressions are not: all standard errors
 are computed between buckets. A number that cannot be computed is None, and `reason` says why.
 
-    compare.py        mean, jackknife error and t interval; the difference of two arms; numbers with reasons
+    compare.py        mean, jackknife error and t interval; the difference of two arms; tests of shares
     signs.py          other statistics in the literature: Delta, sign test, sign flips, z-score
     bootstrap.py      resampled buckets, shared by all pairs
     sequence.py       confidence sequences: intervals that are valid even if you check repeatedly
     looks.py          planned looks: O'Brien-Fleming; looks at any time: Lan-DeMets spending
-    outlook.py        whether an experiment will be decided by its planned end, and when
-    power.py          how many units are needed, and which effect a number of units can detect
+    power.py          how many units are needed, which effect they can detect, and when a running experiment is decided
     multiplicity.py   many pairs: Holm, max-T
     ranking.py        many rankers: pairs, Condorcet, Copeland, cycles, Bradley-Terry strengths
     lift.py           clicks that each ranker's own list would get, and how likely people look at a rank
-    shares.py         tests whether a share has its expected value
 
 Statistics of C12 over single observations, without buckets:
 
-    consistency.py    how often a preference is right after a number of queries or days, by bootstrap samples
-    agreement.py      whether two ways to compare rankers agree
+    consistency.py    how often a preference is right after a number of queries or days, by bootstrap samples;
+                      whether two ways to compare rankers agree
 """

@@ -10,12 +10,10 @@ from interleaf.errors import StoreError
 from interleaf.experiment import Experiment
 from interleaf.experiment.choose import epoch_start
 from interleaf.experiment.epochs import EpochPlan, RankerExit
-from interleaf.report.choice_plans import plan_from_results
-from interleaf.report.choice_text import say_why_left
+from interleaf.report.choice import plan_from_results, say_why_left
 from interleaf.store.database import Database, Transaction
 from interleaf.store.fold import Folding
-from interleaf.store.history import add_history
-from interleaf.store.outbox import SERVICE
+from interleaf.store.history import SERVICE, add_history
 from interleaf.store.time_check import StoreTime
 from interleaf.tally.choice_sums import ChoiceSums
 

@@ -22,12 +22,12 @@ from interleaf.experiment import Experiment
 from interleaf.experiment.settings import AA, CHOOSE, RELABELLED
 from interleaf.metrics.guardrail_metrics import guarded_kinds, joined_gap
 from interleaf.report.rule import ReportSettings
+from interleaf.store.attribution import read_earlier
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS, batch_of
 from interleaf.store.database import Database, Row, Transaction
 from interleaf.store.experiments import parse_settings
 from interleaf.store.sql_tables import OPEN_NAMES
 from interleaf.store.time_check import StoreTime
-from interleaf.store.unit_lookup import read_earlier
 from interleaf.tally import Fact, Tally, tally_file
 from interleaf.tally.slices import MAX_SEGMENTS
 from interleaf.tally.units import Sample

@@ -14,15 +14,15 @@ from interleaf.experiment import Experiment
 from interleaf.store.attribution import Matching
 from interleaf.store.codec import COLUMNS, EVENT_COLUMNS
 from interleaf.store.database import Database, is_kept
-from interleaf.store.deletion import DeletionStore
 from interleaf.store.epoch_plans import EpochPlanStore
+from interleaf.store.experiments import WatchStore
 from interleaf.store.fold import PAGE, Folding, batch_with_events, closed_versions
 from interleaf.store.impression_rows import ROW, Writing, check_event, row_of, rows_of
 from interleaf.store.keys import KeyStore
+from interleaf.store.privacy import DeletionStore
 from interleaf.store.records import DRAFT, Event, StoredImpression, VersionCounts
 from interleaf.store.sql_tables import IMPRESSIONS, upgrade
 from interleaf.store.time_check import ClockStore, StoreTime
-from interleaf.store.watch import WatchStore
 from interleaf.tally import Tally
 
 MAX_VERSIONS = 10_000  # versions whose attribution setting is cached

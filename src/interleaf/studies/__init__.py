@@ -1,8 +1,8 @@
 """Reproductions of published studies, with our numbers next to the published ones.
 
 Each study is a module with `study(run: StudyRun) -> Study` and `FINDINGS`, the claims of the paper. `STUDIES` lists
-them all. `study.py` has their arguments and results, `datasets.py` their data, and `findings.py` the table of claims
-that were reproduced.
+them all. `study.py` has their arguments and results, and the table of claims that were reproduced; `datasets.py` has
+their data.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from interleaf.errors import DataError, join_names, suggest
-from interleaf.studies.findings import findings_table
-from interleaf.studies.study import FinishedCells, Progress, Study, StudyRun
+from interleaf.studies.study import FinishedCells, Progress, Study, StudyRun, findings_table
 
 STUDIES = {
     "hofmann2011": "accuracy and convergence of interleaving methods (H11)",

@@ -15,22 +15,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf import plots
-from interleaf.dueling_bandits.algorithms import ALGORITHMS
+from interleaf.dueling_bandits import ALGORITHMS
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.data import Judged
 from interleaf.simulate.rankers import generator_of, rank, scores_of
-from interleaf.studies.bandits_runs import COIN, NOT_COUNTED, TIE_RULES, BanditRun, Schedule, simulate
-from interleaf.studies.bandits_worlds import (
+from interleaf.studies.bandits_runs import (
+    COIN,
+    NOT_COUNTED,
+    TIE_RULES,
+    BanditRun,
     PreferenceWorld,
+    Schedule,
     compare_with_later,
     judged_world,
     matrix_of,
+    simulate,
     synthetic_world,
 )
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Answer, Finding, PrintedTables, number_in
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study, StudyRun, Table, number_in
 
 NAME, TITLE = "bandits", "How much regret dueling bandits save, and at which ranker they end"
 PEOPLE = ("navigational", "informational")

@@ -22,13 +22,12 @@ from interleaf.caption_bias import CaptionReport, caption
 from interleaf.caption_bias.diagnosis_report import EXPLAINED, HIDDEN, NONE, REVERSED, STANDS, CaptionCode, verdict
 from interleaf.caption_bias.logistic_model import ODDS, PROBABILITY
 from interleaf.caption_bias.weighted_scores import centre_score
-from interleaf.importers.trec_session import read_trec_session
+from interleaf.importers.trec import read_trec_session
 from interleaf.log import rows_to_batch
 from interleaf.simulate.data import Judged, freeze, synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
-from interleaf.studies.findings import Answer, Finding, PrintedTables, falling
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study, StudyRun, Table, falling
 
 QUERIES, DOCUMENTS = 500, (10, 25)
 EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # quality of the rankers A and B: correlation of score and grade

@@ -22,8 +22,16 @@ from interleaf.simulate.rankers import generator_of
 from interleaf.studies import chapelle2012_tables as c12
 from interleaf.studies.chapelle2012_buckets import CHANGED, ENGINES, K, PairTraffic, judge, rankers_of, traffic_of
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Answer, Finding, MissingNumberError, PrintedTables, number_in
-from interleaf.studies.study import Study, StudyRun, Table
+from interleaf.studies.study import (
+    Answer,
+    Finding,
+    MissingNumberError,
+    PrintedTables,
+    Study,
+    StudyRun,
+    Table,
+    number_in,
+)
 
 NAME, TITLE = "chapelle2012", "Chapelle, Joachims, Radlinski and Yue (2012): interleaving, absolute metrics and judges"
 QUERIES = 2000  # judged queries, as many as at Yahoo

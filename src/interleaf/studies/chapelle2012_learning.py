@@ -33,8 +33,7 @@ from interleaf.simulate.world import World
 from interleaf.stats.compare import estimate
 from interleaf.studies.chapelle2012_buckets import rankers_of
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Answer, Finding, PrintedTables, number_in
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study, StudyRun, Table, number_in
 
 NAME, TITLE = "chapelle2012-learning", "Chapelle, Joachims, Radlinski and Yue (2012), section 10: learned click credit"
 PAIRS = (("E_A", "D_A"), ("D_Y", "A_Y"), ("E_A", "B_A"), ("C_Y", "A_Y"), ("D_A", "C_A"))

@@ -12,12 +12,18 @@ from interleaf import plots
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import resolve
 from interleaf.methods.schemes import FORMS
-from interleaf.metrics.absolute import METRICS as ABSOLUTE_METRICS, AbsoluteMetric, QueryPages, compare
-from interleaf.metrics.sessions import sessions, totals
+from interleaf.metrics.absolute import (
+    METRICS as ABSOLUTE_METRICS,
+    AbsoluteMetric,
+    QueryPages,
+    compare,
+    sessions,
+    totals,
+)
 from interleaf.stats import consistency as resampling
-from interleaf.stats.agreement import VerdictCounts, bootstrap_correlation, correlation, triples, verdicts, z_ratios
 from interleaf.stats.bootstrap import percentiles
 from interleaf.stats.compare import Estimate, estimate
+from interleaf.stats.consistency import VerdictCounts, bootstrap_correlation, correlation, triples, verdicts, z_ratios
 from interleaf.studies import chapelle2012_buckets as published
 from interleaf.studies.chapelle2012_buckets import METHODS, METRICS, Impressions, PairTraffic
 from interleaf.studies.study import Cell, Table

@@ -22,8 +22,7 @@ from interleaf.methods.schemes import TOLERANCE
 from interleaf.simulate.data import Judged
 from interleaf.simulate.run import Result, run
 from interleaf.studies.datasets import draw_features, find
-from interleaf.studies.findings import Answer, Finding, PrintedTables
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study, StudyRun, Table
 
 NAME, TITLE = "fidelity", "What every method gets wrong with unlimited clicks, and what people saw meanwhile"
 CLICKS = ("perfect", "informational")

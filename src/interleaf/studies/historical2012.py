@@ -29,9 +29,8 @@ from interleaf.simulate.rankers import generator_of, rank, scores_of
 from interleaf.simulate.run import Stage, ndcg_by_query
 from interleaf.studies import historical2012_robust as beyond
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Answer, Finding, PrintedTables, falling, near
 from interleaf.studies.historical2012_robust import FIRST, MODEL, ROBUST, WORLDS
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study, StudyRun, Table, falling, near
 
 NAME, TITLE = "historical2012", "Hofmann, Whiteson and de Rijke (2012): old clicks for new rankers"
 PROBABILISTIC, TEAM_DRAFT = resolve("probabilistic(tau=3)"), resolve("team_draft(fill=fair)")

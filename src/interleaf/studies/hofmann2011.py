@@ -22,9 +22,20 @@ from interleaf.methods.schemes import TOLERANCE
 from interleaf.simulate.data import Judged, shuffle
 from interleaf.studies import hofmann2011_pairs as convergence
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Answer, Finding, PrintedTables, falling, near, number_in
 from interleaf.studies.hofmann2011_pairs import CLICKS, RULES, FeatureRankings, Meeting, StudyPair, perfect, realistic
-from interleaf.studies.study import Cell, Study, StudyRun, Table, map_in_threads
+from interleaf.studies.study import (
+    Answer,
+    Cell,
+    Finding,
+    PrintedTables,
+    Study,
+    StudyRun,
+    Table,
+    falling,
+    map_in_threads,
+    near,
+    number_in,
+)
 
 NAME, TITLE = "hofmann2011", "Hofmann, Whiteson and de Rijke (2011): accuracy and convergence of interleaving methods"
 K = 10

@@ -23,8 +23,17 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.run import Result, run
 from interleaf.studies.datasets import StudyData, draw_features, find
-from interleaf.studies.findings import Answer, Finding, MissingNumberError, PrintedTables, number_in
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.study import (
+    Answer,
+    Cell,
+    Finding,
+    MissingNumberError,
+    PrintedTables,
+    Study,
+    StudyRun,
+    Table,
+    number_in,
+)
 
 NAME, TITLE = "oosterhuis2017", "Oosterhuis and de Rijke (2017): binary error of multileaving methods"
 # label in the paper -> method and scheme of the released code

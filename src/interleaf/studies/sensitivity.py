@@ -23,10 +23,17 @@ from interleaf.simulate.data import Judged
 from interleaf.simulate.rankers import generator_of
 from interleaf.simulate.run import ndcg
 from interleaf.studies.datasets import find
-from interleaf.studies.findings import Answer, Finding, PrintedTables, number_in
-from interleaf.studies.sensitivity_clicks import USERS, GroupOutcome, Score, simulate
-from interleaf.studies.sensitivity_rankers import GROUPS, K, RankedGroup, RankerPool
-from interleaf.studies.study import Cell, Study, StudyRun, Table
+from interleaf.studies.sensitivity_worlds import (
+    GROUPS,
+    USERS,
+    GroupOutcome,
+    K,
+    RankedGroup,
+    RankerPool,
+    Score,
+    simulate,
+)
+from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study, StudyRun, Table, number_in
 
 NAME, TITLE = "sensitivity", "The traffic that each method and scheme needs to find the better ranker"
 TODAY: Score = ("team_draft", "binary_deduped")

@@ -25,7 +25,7 @@ from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import impression_at, inline_kernel
 from interleaf.methods.loops import kernel_around
 from interleaf.methods.registry import resolve
-from interleaf.tally.score_sums import fixed
+from interleaf.tally.bucket_sums import fixed
 
 GROUPS = 64  # of users, for errors
 MAX_RANKS = 20  # longer lists are not counted

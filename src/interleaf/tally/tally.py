@@ -19,11 +19,10 @@ from interleaf.kernels.arrays import Array
 from interleaf.log.schema import ALONE, INTERLEAVED
 from interleaf.stable_codes import Code
 from interleaf.tally import tally_file
+from interleaf.tally.bucket_sums import QUERIES, About, ArmSums, ListSums, ScoreSums
 from interleaf.tally.choice_sums import ChoiceSums
 from interleaf.tally.evidence import Evidence
 from interleaf.tally.exposure_sums import ExposureSums
-from interleaf.tally.page_sums import QUERIES, ArmSums, ListSums
-from interleaf.tally.score_sums import About, ScoreSums
 from interleaf.tally.slices import Segments, Slices
 from interleaf.tally.units import ARMS, SUMS, Sample, UnitSums, pack
 

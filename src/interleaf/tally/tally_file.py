@@ -14,8 +14,7 @@ import numpy as np
 
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
-from interleaf.tally.page_sums import ArmSums
-from interleaf.tally.score_sums import About
+from interleaf.tally.bucket_sums import About, ArmSums
 
 if TYPE_CHECKING:
     from interleaf.tally.tally import Tally

@@ -14,7 +14,7 @@ import numpy as np
 
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.tally.score_sums import fixed, reordered_columns
+from interleaf.tally.bucket_sums import fixed, reordered_columns
 
 _ONE = np.uint64(1)
 

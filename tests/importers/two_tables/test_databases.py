@@ -9,8 +9,8 @@ import pytest
 
 from interleaf import DataError, analyze
 from interleaf.cli import main
-from interleaf.importers.two_tables import databases
-from interleaf.importers.two_tables.databases import describe, open_query
+from interleaf.importers.two_tables import sources
+from interleaf.importers.two_tables.sources import describe, open_query
 from tests.support.log_rows import made_rows, table_of
 from tests.support.stores import address_of
 from tests.support.two_tables import as_table, events_of, in_shape, numbers_of, with_json
@@ -92,12 +92,12 @@ def test_relations_of_duckdb_are_read() -> None:
 
 
 def test_queries_of_postgresql_are_read_in_batches(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "ROWS", 7)
-    sources = (
+    monkeypatch.setattr(sources, "ROWS", 7)
+    queries = (
         with_query(postgres, "select * from shown"),
         with_query(postgres, "select * from clicks where doc_id like '%'"),
     )
-    assert numbers_of(impressions=sources[0], events=sources[1]) == EXPECTED
+    assert numbers_of(impressions=queries[0], events=queries[1]) == EXPECTED
 
 
 @pytest.mark.parametrize("sql", ["delete from clicks returning *", "select 1; commit; delete from clicks", "selec 1"])

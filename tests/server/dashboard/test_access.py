@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interleaf.server.dashboard import static_files
-from interleaf.server.dashboard.browser_session import COOKIE
+from interleaf.server.dashboard.visit import COOKIE
 from tests.support.dashboards import TOKEN, Elements, Visitor
 from tests.support.services import Live, live
 

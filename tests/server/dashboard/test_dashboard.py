@@ -312,7 +312,7 @@ def test_metrics_that_surely_disagree_are_said_aloud() -> None:
 
     def said(**pairs: Comparison) -> tuple[str, ...]:
         healthy = EXAMPLES["healthy"]
-        return scorecard(settings, {kind: replace(healthy, comparisons=(pair,)) for kind, pair in pairs.items()}).aloud  # type: ignore[misc]
+        return scorecard(settings, {kind: replace(healthy, comparisons=(pair,)) for kind, pair in pairs.items()}).aloud
 
     up, down, unsure = measured(0.1, 0.2), measured(-0.4, -0.1), measured(-0.1, 0.3)
     assert said(click=up, purchase=up) == said(click=up, purchase=unsure) == ()
@@ -330,7 +330,7 @@ def test_bars_are_on_one_scale_and_never_leave_it() -> None:
         Comparison("new", "old", -0.2, interval=(-0.3, -0.1)),
     ]
     reports = {kind: replace(EXAMPLES["healthy"], comparisons=(pair,)) for kind, pair in zip(BOTH, pairs, strict=True)}
-    one, other = scorecard(settings, reports).rows  # type: ignore[arg-type]
+    one, other = scorecard(settings, reports).rows
     assert one.bar is not None
     assert other.bar is not None
     assert one.bar.interval == (0.0, WIDTH)
@@ -372,7 +372,7 @@ def test_the_page_says_that_the_intervals_of_other_metrics_are_adjusted(visitor:
 def test_a_set_up_on_trial_says_what_it_should_show(mode: str) -> None:
     settings = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"], "mode": mode, "holdout": 0.1})
     report = EXAMPLES["healthy"]  # in which the candidate wins
-    trial, holdout = trials(settings, report)  # type: ignore[arg-type]
+    trial, holdout = trials(settings, report)
     assert trial.shows in (
         "A difference is shown where there should be none.",
         "The ranker that is worse by design is preferred.",
@@ -385,7 +385,7 @@ def test_a_set_up_on_trial_says_what_it_should_show(mode: str) -> None:
 def test_the_holdout_shows_its_own_checks_whatever_they_are_called() -> None:
     settings = Experiment.of({"name": "shoes", "rankers": ["production", "candidate"], "holdout": 0.1})
     health = (Check("Plain lists", "failed", "60 % more", code="holdout_clicks"), Check("Holdout?", "failed", "no"))
-    (holdout,) = trials(settings, replace(EXAMPLES["healthy"], health=health))  # type: ignore[arg-type]
+    (holdout,) = trials(settings, replace(EXAMPLES["healthy"], health=health))
     assert holdout.shows == "Plain lists: 60 % more."
 
 

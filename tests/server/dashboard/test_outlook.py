@@ -17,7 +17,6 @@ import pytest
 from interleaf.experiment import Experiment
 from interleaf.report.choice_result import ChoiceResult
 from interleaf.report.model import Comparison, Totals, Verdict
-from interleaf.report.report import Report
 from interleaf.server.dashboard.downloads import csv_of
 from interleaf.server.dashboard.result_summary import Outlook, outlook
 from interleaf.store.records import Stored
@@ -49,7 +48,7 @@ def looked(
     """The outlook of an experiment with so many units after so many hours, `seen` of them with an event."""
     until = SINCE + timedelta(hours=hours)
     report = replace(
-        Report(**vars(EXAMPLES["healthy"])),
+        EXAMPLES["healthy"],
         totals=Totals(units, units, units, True, SINCE, until),
         planned_units=planned,
         verdict=Verdict(
@@ -218,7 +217,7 @@ def test_tables_can_be_had_as_csv(service: Live) -> None:
 
 
 def test_no_text_of_a_csv_is_a_formula() -> None:
-    report = Report(**vars(EXAMPLES["healthy"]))
+    report = EXAMPLES["healthy"]
     name = "=HYPERLINK(1)"
     pairs = (Comparison(name, "@b", estimate=-0.5, reasons={"p_value": "none"}),)
     text = csv_of({"-1+click": replace(report, comparisons=pairs)}, "comparisons")

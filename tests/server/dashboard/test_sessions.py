@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interleaf.cli import main
-from interleaf.server.dashboard.browser_session import COOKIE
+from interleaf.server.dashboard.visit import COOKIE
 from interleaf.server.rate_limits import MAX_WRONG
 from interleaf.store import open_store
 from interleaf.store.sql import SqlStore

@@ -37,7 +37,7 @@ def test_a_metric_without_an_interval_disagrees_if_it_is_unanimous_and_all_toget
 
     def made(**pairs: Comparison) -> Scorecard:
         healthy = EXAMPLES["healthy"]
-        return scorecard(settings, {kind: replace(healthy, comparisons=(pair,)) for kind, pair in pairs.items()})  # type: ignore[misc]
+        return scorecard(settings, {kind: replace(healthy, comparisons=(pair,)) for kind, pair in pairs.items()})
 
     found = made(click=up, purchase=all_old)
     assert "by click people prefer new, and by purchase old" in found.aloud[0]

@@ -1,7 +1,6 @@
 """Tallies on Spark: executors read, decode, score and add up; the driver gets only the total.
 
-partitions.py  the rows of a log on executors
-repeats.py     impressions with several rows: repeats and further pages
+partitions.py  the rows of a log on executors; impressions with several rows: repeats and further pages
 tallies.py     tallies and other sums of a log
 """
 

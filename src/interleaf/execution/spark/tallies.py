@@ -14,20 +14,22 @@ import pyarrow as pa
 
 from interleaf.environment import require
 from interleaf.errors import DataError
-from interleaf.execution.collector import TallyCollector, tally_key
-from interleaf.execution.session_rows import SessionRows
+from interleaf.execution.collector import SessionRows, TallyCollector, tally_key
 from interleaf.execution.spark.partitions import (
     Files,
     Frame,
     Item,
     Packed,
+    SharedHashes,
+    has_repeats,
     in_bins,
+    join_pages,
     map_values,
+    notes_of,
     schema_in_utc,
     sum_items,
     unpack_items,
 )
-from interleaf.execution.spark.repeats import SharedHashes, has_repeats, join_pages, notes_of
 from interleaf.execution.task import Task, Visits, count_visits, find_repeats, is_frame, merge_visits, process_batch
 from interleaf.kernels.arrays import Array
 from interleaf.log.arrow import check_schema

@@ -1,7 +1,14 @@
-"""Joins the events of a partition to its impressions, and gives each event its rank: a record batch of the log."""
+"""Joins the events of a partition to its impressions, and gives each event its rank: a record batch of the log.
+
+Impressions with one row for each result become one row for each list. Rankers come from a column, from the keys of
+rankings, from the option `rankers`, or else they are the owners that occur in the impressions of the same experiment
+and version.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,14 +17,190 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf.errors import DataError
-from interleaf.importers.partition import ShownPlaces, lists_of
-from interleaf.importers.two_tables.list_rows import RESULTS
-from interleaf.importers.two_tables.owners import OwnerEvidence, find_unknown
-from interleaf.importers.two_tables.result_groups import group_results
+from interleaf.importers.partition import ShownPlaces, first_values, lists_of
+from interleaf.importers.two_tables.table_rows import RESULT, RESULTS
+from interleaf.interleaving.rankings import MAX_RANKERS
 from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.log.event_join import ReadCounts
+
+NOBODY, UNKNOWN = -1, -2
+_NOBODY_NAMES = ("", "-1")
+_NAMES = pa.list_(pa.string())
+_BREAK = "\x1f"  # between the parts of the text that stands for a design
+Design = tuple[str, ...]  # experiment and version
+
+
+class OwnerEvidence:
+    """The owners that occur in each experiment; collect them from all impressions, then ask for rankers and teams."""
+
+    def __init__(self, rankers: Sequence[str] = ()) -> None:
+        self._given = list(rankers)
+        self._owners: defaultdict[Design, set[str]] = defaultdict(set)
+        self.has_owners = False
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Collect the owners of converted impressions."""
+        owners, parents = _flat_owners(batch)
+        if owners is None or owners.null_count == len(owners):
+            return
+        self.has_owners = True
+        designs, design = _designs(batch)
+        encoded = owners.dictionary_encode()
+        codes = np.asarray(pc.fill_null(encoded.indices, -1)).astype(np.int64)
+        some = codes >= 0
+        pairs = np.unique(design[parents[some]] * len(encoded.dictionary) + codes[some])
+        texts = encoded.dictionary.to_pylist()
+        for pair in pairs.tolist():
+            place, code = divmod(pair, len(texts))
+            if texts[code] not in _NOBODY_NAMES:
+                self._owners[designs[place]].add(texts[code])
+
+    def rankers(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rankers of each impression; null if nothing names them."""
+        known = batch.column("rankers") if "rankers" in batch.schema.names else pa.nulls(len(batch), _NAMES)
+        if not known.null_count:
+            return known
+        designs, design = _designs(batch)
+        found = pa.array([self._rankers_of(one) for one in designs], _NAMES)
+        return pc.if_else(known.is_valid(), known, found.take(pa.array(design)))
+
+    def _rankers_of(self, design: Design) -> list[str] | None:
+        if self._given:
+            return self._given
+        owners = sorted(self._owners.get(design, ()))
+        if len(owners) > MAX_RANKERS:
+            raise DataError(
+                f"{len(owners)} different rankers own documents, such as {owners[:3]}, and an experiment has at most "
+                f"{MAX_RANKERS}; name the column of the owner by --map owner=COLUMN, or of the experiment"
+            )
+        if owners and all(owner.isdecimal() for owner in owners):
+            raise DataError(
+                f"the owners of documents are numbers, such as {owners[0]}; name the rankers in their order, such as "
+                "--rankers production candidate"
+            )
+        return owners or None
+
+    def teams(self, owners: pa.Array, rankers: pa.Array) -> tuple[pa.Array, Array]:
+        """The number of each owner among the rankers of its impression; and which impressions have an unknown one."""
+        size = len(owners)
+        if not self.has_owners:
+            return pa.nulls(size, pa.list_(pa.int8())), np.zeros(size, np.bool_)
+        keys = pc.binary_join(rankers, _BREAK).dictionary_encode(null_encoding="encode")
+        design = np.asarray(keys.indices).astype(np.int64)
+        flat = owners.flatten().dictionary_encode()
+        names = flat.dictionary.to_pylist()
+        table = np.full((len(keys.dictionary), len(names) + 1), NOBODY, np.int64)
+        for row, key in enumerate(keys.dictionary.to_pylist()):
+            table[row, :-1] = _numbers(names, [] if key is None else key.split(_BREAK))
+        codes = np.asarray(pc.fill_null(flat.indices, -1)).astype(np.int64)  # the last column of the table is nobody
+        sizes = np.asarray(pc.fill_null(pc.list_value_length(owners), 0))
+        parents = np.repeat(np.arange(size), sizes)
+        numbers = table[design[parents], codes]
+        unknown = np.bincount(parents[numbers == UNKNOWN], minlength=size) > 0
+        offsets = pa.array(
+            np.append(0, np.cumsum(sizes)), pa.int32(), mask=np.append(np.asarray(owners.is_null()), False)
+        )
+        return pa.ListArray.from_arrays(offsets, pa.array(np.maximum(numbers, NOBODY), pa.int8())), unknown
+
+
+def find_unknown(owners: Sequence[str | None], rankers: Sequence[str]) -> str:
+    """The first owner of a list that is none of its rankers.
+
+    >>> find_unknown([None, "old", "ads"], ["old", "new"])
+    'ads'
+    """
+    names = [owner for owner in owners if owner is not None]
+    return names[_numbers(names, rankers).index(UNKNOWN)]
+
+
+def _numbers(owners: Sequence[str], rankers: Sequence[str]) -> list[int]:
+    """The number of each owner; owners may be the numbers of the rankers themselves.
+
+    >>> _numbers(["new", "", "ads"], ["old", "new"]), _numbers(["0", "1"], ["old", "new"])
+    ([1, -1, -2], [0, 1])
+    """
+    places = {name: place for place, name in enumerate(rankers)}
+    if not any(owner in places for owner in owners):
+        places = {str(place): place for place in range(len(rankers))}
+    return [NOBODY if owner in _NOBODY_NAMES else places.get(owner, UNKNOWN) for owner in owners]
+
+
+def _flat_owners(batch: pa.RecordBatch) -> tuple[pa.Array | None, Array]:
+    """The owners of all documents, and the row of each."""
+    if "owner" in batch.schema.names:
+        return batch.column("owner"), np.arange(len(batch))
+    if "owners" not in batch.schema.names:
+        return None, np.zeros(0, np.int64)
+    owners = batch.column("owners")
+    return owners.flatten(), np.asarray(pc.list_parent_indices(owners)).astype(np.int64)
+
+
+def _designs(batch: pa.RecordBatch) -> tuple[list[Design], Array]:
+    """The experiments and versions that occur, and which of them each row has."""
+    names = [name for name in ("experiment", "version") if name in batch.schema.names]
+    if not names:
+        return [()], np.zeros(len(batch), np.int64)
+    parts = [pc.fill_null(batch.column(name).cast(pa.string()), "") for name in names]
+    encoded = pc.binary_join_element_wise(*parts, _BREAK).dictionary_encode()
+    designs = [tuple(text.split(_BREAK)) for text in encoded.dictionary.to_pylist()]
+    return designs, np.asarray(encoded.indices).astype(np.int64)
+
+
+EXAMPLES = 12  # positions of a list that an example shows
+
+
+def group_results(rows: pa.RecordBatch, first_rank: int, counts: ReadCounts) -> pa.RecordBatch:
+    """One row for each impression, in the order of their first rows, with `documents` and `owners`.
+
+    Its other columns have the first value that a row of the impression has. Copies of a row are left out; an impression
+    whose ranks do not count up from `first_rank` is dropped.
+    """
+    impressions = rows.column("impression").dictionary_encode()
+    ids, group = impressions.dictionary, np.asarray(impressions.indices).astype(np.int64)
+    columns: dict[str, pa.Array] = {}
+    for name in rows.schema.names:
+        if name not in (*RESULT, "impression"):
+            some = np.flatnonzero(np.asarray(rows.column(name).is_valid()))
+            columns[name] = first_values(rows.column(name), some, group[some], len(ids))
+    order, is_copy = _result_order(rows, group)
+    counts.dropped[DropReason.REPEATED_IMPRESSION] += len(np.unique(group[is_copy]))
+    kept = order[~is_copy[order]]
+    rank, group = np.asarray(pc.fill_null(rows.column("rank"), -1))[kept], group[kept]
+    has_document = np.asarray(rows.column("document").is_valid())[kept]
+    is_result = (rank >= 0) | has_document  # a row with neither says that nothing was shown
+    rank, group, kept, has_document = rank[is_result], group[is_result], kept[is_result], has_document[is_result]
+    sizes = np.bincount(group, minlength=len(ids))
+    place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    is_twice = np.zeros(len(group), np.bool_)
+    is_twice[1:] = (group[1:] == group[:-1]) & (rank[1:] == rank[:-1])
+    twice = np.bincount(group[is_twice], minlength=len(ids)) > 0
+    gaps = np.bincount(group[(rank != place + first_rank) | ~has_document], minlength=len(ids)) > 0
+    for reason, marks in ((DropReason.TWO_AT_POSITION, twice), (DropReason.GAPS_IN_LIST, gaps & ~twice)):
+        if marks.any():
+            one = int(np.flatnonzero(marks)[0])
+            positions = ", ".join(map(str, rank[group == one][:EXAMPLES].tolist()))
+            counts.dropped[reason] += int(marks.sum())
+            counts.examples.setdefault(reason, f"impression {ids[one].as_py()!r} with positions {positions}")
+    documents, owners = (rows.column(name).take(pa.array(kept)) for name in ("document", "owner"))
+    columns |= {"impression": ids, "documents": lists_of(sizes, documents), "owners": lists_of(sizes, owners)}
+    return pa.RecordBatch.from_pydict(columns).filter(pa.array(~(twice | gaps)))
+
+
+def _result_order(rows: pa.RecordBatch, group: Array) -> tuple[Array, Array]:
+    """The order of rows by impression and rank; and which rows repeat another in rank, document and owner."""
+    document, owner = (
+        np.asarray(pc.fill_null(rows.column(name).dictionary_encode().indices, -1)) for name in ("document", "owner")
+    )
+    rank = np.asarray(pc.fill_null(rows.column("rank"), -1))
+    order = np.lexsort((owner, document, rank, group))
+    is_same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in (group, rank, document, owner):
+        is_same &= column[order][1:] == column[order][:-1]
+    is_copy = np.zeros(len(order), np.bool_)
+    is_copy[order[1:][is_same]] = True
+    return order, is_copy
 
 
 @dataclass
@@ -81,7 +264,7 @@ class TableJoiner:
         rank = self._ranks(lists, events, row)
         self.counts.events[EventFate.NOT_ON_LIST] += int(((row >= 0) & (rank < 1)).sum())
         some = np.flatnonzero((row >= 0) & (rank >= 1))
-        some = some[_order_of(events, row, rank, some)]
+        some = some[_event_order(events, row, rank, some)]
         is_copy = _find_copies(events, row, rank, some)
         self.counts.events[EventFate.REPEATED] += int(is_copy.sum())
         some = some[~is_copy]
@@ -142,7 +325,7 @@ def _find_copies(events: pa.RecordBatch, row: Array, rank: Array, some: Array) -
     return is_copy
 
 
-def _order_of(events: pa.RecordBatch, row: Array, rank: Array, some: Array) -> Array:
+def _event_order(events: pa.RecordBatch, row: Array, rank: Array, some: Array) -> Array:
     """The order of events by impression, time, rank and kind; it does not depend on the order of the rows."""
     kinds = events.column("kind").dictionary_encode()
     names = (

@@ -1,10 +1,8 @@
 """The dashboard: pages over the service.
 
 routes.py           URLs, the role that each needs, and error pages
-browser_session.py  the session behind the cookie, and the tokens of forms
-visit.py            a request to the dashboard; pages from templates, escaped, under a strict content policy; charts
-experiment_list.py  all experiments
-experiment_page.py  one experiment: its page, the part of it that is refreshed, and lists that users saw
+visit.py            a request to the dashboard; the session behind the cookie; pages from templates; charts
+experiment_pages.py all experiments; one experiment, the part of it that is refreshed, and lists that users saw
 result_summary.py   the scorecard, progress towards the planned size, and checks of the set-up (A/A, known loser)
 form_pages.py       forms from the table of settings, and what they do: create, edit, start, stop, decide
 access_pages.py     login, logout, access keys

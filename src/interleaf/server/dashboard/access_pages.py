@@ -12,9 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from interleaf.errors import DataError, ExperimentError, StateError
 from interleaf.plain_data import Label, convert
 from interleaf.server.auth import OPEN
-from interleaf.server.dashboard import browser_session
 from interleaf.server.dashboard.form_pages import sentence
-from interleaf.server.dashboard.visit import HEADERS, Visit, page
+from interleaf.server.dashboard.visit import COOKIE, DASHBOARD_ROLES, HEADERS, Visit, begin_session, page, set_cookie
 from interleaf.server.schemas import ApiError
 from interleaf.server.service import SECOND, log
 from interleaf.store.records import ADMIN, INGEST, READ, ROLES
@@ -48,11 +47,11 @@ async def enter(visit: Visit) -> Response:
     if key is None:
         visit.shared.attempts.count_wrong(request.client.host if request.client else "")
         return ask_for_key(visit, 401, "This key is unknown or revoked; ask an admin for another.")
-    if key.role not in browser_session.ROLES:
+    if key.role not in DASHBOARD_ROLES:
         return ask_for_key(visit, 403, f"The dashboard is for read and admin keys, and this key's role is {key.role}.")
     answer = RedirectResponse(_onward(visit.form.get("next", "/")), 303, HEADERS)
     await asyncio.to_thread(service.store.end_session, visit.cookie)  # of an earlier login
-    browser_session.keep(service, request, answer, await browser_session.begin(service, key))
+    set_cookie(service, request, answer, await begin_session(service, key))
     return answer
 
 
@@ -72,7 +71,7 @@ async def leave_everywhere(visit: Visit) -> Response:
 
 def _left() -> Response:
     answer = RedirectResponse("/login", 303, HEADERS)
-    answer.delete_cookie(browser_session.COOKIE, httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer
 
 
@@ -139,11 +138,11 @@ async def add(visit: Visit) -> Response:
     log.info("made a key", extra={"key": key.id, "role": role, "by": visit.who.id if visit.who else ""})
     cookie, visit.form = "", {}
     if visit.who is OPEN:  # log the user in with the first key
-        cookie = await browser_session.begin(service, key)
+        cookie = await begin_session(service, key)
         visit.who, visit.cookie = key, cookie
     answer = await _page(visit, secret=secret)
     if cookie:
-        browser_session.keep(service, visit.request, answer, cookie)
+        set_cookie(service, visit.request, answer, cookie)
     return answer
 
 

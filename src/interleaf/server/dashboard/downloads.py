@@ -15,13 +15,12 @@ from starlette.responses import Response
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.settings import CHOOSE
-from interleaf.report.frames import to_frames
 from interleaf.report.report import Report
 from interleaf.server import endpoints
 from interleaf.server.auth import OPEN
 from interleaf.server.dashboard.visit import HEADERS, Visit
 from interleaf.server.schemas import ApiError
-from interleaf.stats.outlook import MARGIN
+from interleaf.stats.power import MARGIN
 from interleaf.store.fold import report_settings_of
 
 
@@ -129,7 +128,7 @@ def csv_of(reports: Mapping[str, Report], name: str) -> str | None:
     """A table as CSV with unrounded numbers and the metric in the first column; None if it has no rows."""
     rows = []
     for metric, report in reports.items():
-        table = to_frames(report).get(name)
+        table = report.to_frames().get(name)
         for row in table.to_pylist() if table is not None else ():
             values = {("event_metric" if column == "metric" else column): _cell(value) for column, value in row.items()}
             rows.append({"metric": _cell(metric)} | values)

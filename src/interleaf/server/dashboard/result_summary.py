@@ -19,7 +19,7 @@ from interleaf.report.guardrails import code_of_preference
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
 from interleaf.report.sections import MAX_ROWS, pair_label, shown
-from interleaf.stats.outlook import units_until_decision
+from interleaf.stats.power import units_until_decision
 from interleaf.stats.sequence import multiplier
 from interleaf.store.records import DECIDED, RUNNING, Stored
 from interleaf.tables import Table

@@ -17,14 +17,21 @@ from interleaf.server import endpoints
 from interleaf.server.auth import OPEN, check_scope
 from interleaf.server.dashboard import (
     access_pages,
-    browser_session,
     downloads,
-    experiment_list,
-    experiment_page,
+    experiment_pages,
     form_pages,
     static_files,
 )
-from interleaf.server.dashboard.visit import DashboardState, Visit, page
+from interleaf.server.dashboard.visit import (
+    COOKIE,
+    DashboardState,
+    Visit,
+    check_site,
+    check_token,
+    find_holder,
+    page,
+    set_cookie,
+)
 from interleaf.server.middleware import read_body
 from interleaf.server.schemas import ApiError, error_response
 from interleaf.server.service import Service
@@ -51,12 +58,12 @@ class PageRoute:
 
 _ONE = "/experiments/{name}"
 PAGE_ROUTES = (
-    PageRoute("GET", "/", READ, experiment_list.show, narrows=True),
-    PageRoute("GET", "/live", READ, experiment_list.live, narrows=True),
+    PageRoute("GET", "/", READ, experiment_pages.show_list, narrows=True),
+    PageRoute("GET", "/live", READ, experiment_pages.refresh_list, narrows=True),
     PageRoute("GET", "/experiments/new", ADMIN, form_pages.show_new),
     PageRoute("POST", "/experiments/new", ADMIN, form_pages.create),
-    PageRoute("GET", _ONE, READ, experiment_page.show),
-    PageRoute("GET", _ONE + "/live", READ, experiment_page.live),
+    PageRoute("GET", _ONE, READ, experiment_pages.show_experiment),
+    PageRoute("GET", _ONE + "/live", READ, experiment_pages.refresh_experiment),
     PageRoute("GET", _ONE + "/export", READ, downloads.export),
     PageRoute("GET", _ONE + "/tables/{table}.csv", READ, downloads.table),
     PageRoute("GET", _ONE + "/edit", ADMIN, form_pages.show_edit),
@@ -100,16 +107,16 @@ def _endpoint(shared: DashboardState, address: PageRoute) -> Callable[[Request],
 
 async def _answer(visit: Visit, address: PageRoute) -> Response:
     service, request = visit.service, visit.request
-    visit.cookie = request.cookies.get(browser_session.COOKIE, "")
-    visit.who = await browser_session.holder(service, visit.cookie)
+    visit.cookie = request.cookies.get(COOKIE, "")
+    visit.who = await find_holder(service, visit.cookie)
     is_new = visit.who is None and await service.access.is_open()
     if is_new:
         visit.who, visit.cookie = OPEN, secrets.token_urlsafe(32)  # no login is needed; the cookie protects forms
     if address.method == "POST":
-        browser_session.check_site(request)
+        check_site(request)
         visit.form = await _read_form(request, service.settings.max_body)
         if visit.who is not None and address.run is not access_pages.enter:
-            browser_session.check_token(visit.cookie, visit.form.get("token", ""))
+            check_token(visit.cookie, visit.form.get("token", ""))
     if address.role != PUBLIC and visit.who is None:
         return access_pages.ask_for_key(visit, 401)
     if address.role == ADMIN and not visit.may_act:
@@ -117,8 +124,8 @@ async def _answer(visit: Visit, address: PageRoute) -> Response:
     if visit.who is not None and address.role != PUBLIC and not address.narrows:
         check_scope(visit.who, request.path_params.get("name"))
     answer = await address.run(visit)
-    if is_new and browser_session.COOKIE not in answer.headers.get("set-cookie", ""):
-        browser_session.keep(service, request, answer, visit.cookie)
+    if is_new and COOKIE not in answer.headers.get("set-cookie", ""):
+        set_cookie(service, request, answer, visit.cookie)
     return answer
 
 

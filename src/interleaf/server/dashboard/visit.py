@@ -1,7 +1,14 @@
-"""A request to the dashboard; renders pages from templates, escaped, with a strict content security policy."""
+"""A request to the dashboard: its session, and the page that answers it.
+
+The session is a cookie with a random id; form tokens are tied to the cookie. The store has only a hash of the id, and a
+form token is a hash keyed with the cookie. So there is no secret that could be used to forge a session. Pages are made
+from templates, escaped, with a strict content security policy.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,11 +29,66 @@ from interleaf.report.html import templates
 from interleaf.report.layout import STATUS_OF_MARK
 from interleaf.server.auth import OPEN
 from interleaf.server.cache import TTLCache
-from interleaf.server.dashboard import browser_session
+from interleaf.server.middleware import Head
 from interleaf.server.rate_limits import Attempts
-from interleaf.server.service import Service
-from interleaf.store.records import ADMIN, AccessKey
+from interleaf.server.schemas import ApiError
+from interleaf.server.service import SECOND, Service
+from interleaf.store.records import ADMIN, READ, AccessKey
 from interleaf.tables import one_line
+
+COOKIE = "interleaf"
+DASHBOARD_ROLES = (READ, ADMIN)
+OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site
+MAX_COOKIE = 200  # characters
+
+
+async def begin_session(service: Service, key: AccessKey) -> str:
+    """Start a session of a key, and return its id for the cookie."""
+    now = service.clock()
+    expires = now + round(service.settings.cookie_hours * 3600) * SECOND
+    return await asyncio.to_thread(service.store.begin_session, key.id, now, expires)
+
+
+async def find_holder(service: Service, cookie: str) -> AccessKey | None:
+    """The key of a session; None if the session has ended or its key is not valid any more."""
+    if not cookie or len(cookie) > MAX_COOKIE:
+        return None
+    if await service.access.is_open():
+        return OPEN
+    key = await asyncio.to_thread(service.store.session_key, cookie, service.clock())
+    return key if key is not None and key.role in DASHBOARD_ROLES else None
+
+
+def form_token(cookie: str) -> str:
+    """The CSRF token of a form; empty without a cookie."""
+    key = blake2b(cookie.encode(errors="replace")).digest()
+    return blake2b(b"form", digest_size=18, key=key).hexdigest() if cookie else ""
+
+
+def check_token(cookie: str, given: str) -> None:
+    """Refuse a form of another site, or of a page loaded before the latest login."""
+    if not cookie or not hmac.compare_digest(form_token(cookie).encode(), given.encode(errors="replace")):
+        problem = "this form is out of date, or of another site: reload its page and try again"
+        raise ApiError(403, "wrong_token", problem)
+
+
+def check_site(request: Request) -> None:
+    """Refuse a form that a page of another site sent.
+
+    Browsers send Sec-Fetch-Site; old browsers, and all browsers without TLS, send only Origin.
+    """
+    site = request.headers.get("sec-fetch-site")
+    head: Head = request.scope["head"]
+    if site not in OWN_SITE if site is not None else not head.is_own_origin:
+        problem = "this form was sent from another site; use this site's own page"
+        raise ApiError(403, "wrong_site", f"{problem}. Behind a proxy, let it pass the header Host on as it is")
+
+
+def set_cookie(service: Service, request: Request, response: Response, cookie: str) -> None:
+    """Set the cookie: for this site only, and not readable by scripts."""
+    seconds, is_secure = round(service.settings.cookie_hours * 3600), request.url.scheme == "https"
+    response.set_cookie(COOKIE, cookie, seconds, secure=is_secure, httponly=True, samesite="strict")
+
 
 NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
 TTL = 4.0  # seconds; a chart takes longer to compute than a report
@@ -119,7 +181,7 @@ def part(visit: Visit, template: str, **values: Any) -> Response:
 def render(visit: Visit, template: str, **values: Any) -> str:
     """Render a template."""
     values |= {name: getattr(visit, name) for name in ("who", "may_act", "may_manage", "is_open")}
-    values |= {"token": browser_session.token(visit.cookie), "marks": STATUS_OF_MARK}
+    values |= {"token": form_token(visit.cookie), "marks": STATUS_OF_MARK}
     return environment().get_template(template).render(values)
 
 

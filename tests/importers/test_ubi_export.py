@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
-from interleaf.importers.exported_columns import (
+from interleaf.importers.ubi_export import (
     attributes_in,
     decode_rows,
     encode_row,

@@ -1,12 +1,16 @@
-"""The rows of the impressions in one form: converted cells, and the shown list as a list or as one row for each result.
+"""The rows of both tables in one form, and which of them can be used.
 
-Three shapes are known: lists, as lists or JSON text, of ids or of objects with id and owner; one row for each result,
-with its rank; and rankings with the key of the random draw, which compose the list again.
+The rows of the impressions have converted cells. Three shapes are known: lists, as lists or JSON text, of ids or of
+objects with id and owner; one row for each result, with its rank; and rankings with the key of the random draw, which
+compose the list again. The rows of the events have impression, document or rank, kind, time, and what the event is
+worth. For each row that cannot be used, the first reason is counted, with an example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -14,14 +18,58 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaf.errors import DataError, InterleafError
-from interleaf.importers.two_tables.cell_values import convert, each, each_json, entries_of
+from interleaf.importers.two_tables.cell_values import Cells, convert, each, each_json, entries_of
 from interleaf.importers.two_tables.column_names import ATTRIBUTE, IMPRESSIONS, NAMES, TableColumns, simplify
-from interleaf.importers.two_tables.row_checks import RowChecks
 from interleaf.interleaving.api import interleave
+from interleaf.kernels.arrays import Array
 from interleaf.log import schema
 from interleaf.log.drop_reasons import DropReason
+from interleaf.log.event_join import ReadCounts
 from interleaf.log.jsonl import LineError, split_rankings
 from interleaf.methods.registry import resolve
+
+
+@dataclass
+class RowChecks:
+    """Marks the rows of one batch after another; `wrong` gives the reason for a cell that cannot be converted."""
+
+    where: str
+    counts: ReadCounts
+    wrong: Callable[[str], str]
+    rankers: Sequence[str] = ()
+    _is_used: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _before: int = 0
+
+    def start(self, size: int) -> None:
+        """Begin with a batch of this many rows."""
+        self._before += len(self._is_used)
+        self._is_used = np.ones(size, np.bool_)
+
+    def take(self, name: str, source: pa.Array, cells: Cells) -> pa.Array:
+        """The converted cells of a column; rows with a wrong one are not used."""
+        self.counts.assumptions |= dict.fromkeys(sorted(cells.assumptions))
+        if cells.wrong.any():
+            self._drop(self.wrong(name), cells.wrong, source, f"{name} ")
+        return cells.values
+
+    def refuse(self, reason: str, rows: pa.Array) -> None:
+        """Do not use these rows."""
+        marks = np.asarray(pc.fill_null(rows, False))
+        if marks.any():
+            self._drop(reason, marks)
+
+    def _drop(self, reason: str, marks: Array, source: pa.Array | None = None, name: str = "") -> None:
+        out = np.flatnonzero(self._is_used & marks)
+        if len(out):
+            value = "" if source is None else f": {name}is {short(source[int(out[0])].as_py())}"
+            self.counts.dropped[reason] += len(out)
+            self.counts.examples.setdefault(reason, f"{self.where}, row {self._before + int(out[0]) + 1:,}{value}")
+            self._is_used[out] = False
+
+    def used(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that can be used."""
+        return batch if self._is_used.all() else batch.filter(pa.array(self._is_used))
+
 
 LIST, RESULTS, KEY = "list", "results", "key"  # the shapes
 _TEXTS = pa.list_(pa.string())
@@ -85,8 +133,8 @@ class ImpressionRows:
         checks = self._checks
         checks.start(len(batch))
         arrays: dict[str, pa.Array] = {}
-        for field in self._plain:
-            arrays[field] = checks.take(field, source[field], convert(source[field], field, _TYPES[field]))
+        for name in self._plain:
+            arrays[name] = checks.take(name, source[name], convert(source[name], name, _TYPES[name]))
         checks.refuse(DropReason.NO_ID, arrays["impression"].is_null())
         checks.refuse(DropReason.NO_TIME, arrays["time"].is_null())
         if "rankings" in source:
@@ -95,9 +143,9 @@ class ImpressionRows:
             arrays["attributes"] = self._with_attributes(batch, arrays.get("attributes"))
         if self.shape == RESULTS:
             kinds = {"document": pa.string(), "rank": pa.int64(), "owner": pa.string()}
-            for field, kind in kinds.items():
-                if field in source:
-                    arrays[field] = checks.take(field, source[field], convert(source[field], field, kind))
+            for name, kind in kinds.items():
+                if name in source:
+                    arrays[name] = checks.take(name, source[name], convert(source[name], name, kind))
         elif self.shape == LIST:
             arrays |= self._lists(checks, source)
         if self._composes and not _has_items(arrays.get("owners")):
@@ -229,3 +277,64 @@ def _like(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
     sizes = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     is_null = np.append(np.asarray(lists.is_null()), False)
     return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(sizes)), pa.int32(), mask=is_null), values)
+
+
+RARE = 0.01  # a smaller share of events at position 0 does not mean that positions start there
+CLICK = "click"  # the kind of events without a kind
+EVENT_SCHEMA = pa.schema(
+    [
+        ("impression", pa.string()),
+        ("document", pa.string()),
+        *((column.name, pa.int64() if column.name == "rank" else column.type) for column in schema.EVENT),
+    ]
+)
+
+
+def check_place(columns: TableColumns, problems: list[InterleafError]) -> None:
+    """A problem if the events do not say what they happened to."""
+    if "document" not in columns and "rank" not in columns:
+        problems.append(
+            DataError(
+                "the events do not say on which document they happened; name it by --map events.document=COLUMN "
+                f"or --map events.rank=COLUMN; not used: {', '.join(map(repr, columns.unused)) or 'no column'}"
+            )
+        )
+
+
+class EventRows:
+    """Converts record batches of the events to batches of `EVENT_SCHEMA`; rows that cannot be used are counted."""
+
+    def __init__(self, columns: TableColumns, checks: RowChecks) -> None:
+        self._columns, self._checks = columns, checks
+        self._placed = self._at_0 = 0  # events without a document, and those of them at position 0
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that can be used."""
+        checks, arrays = self._checks, {}
+        checks.start(len(batch))
+        for column in EVENT_SCHEMA:
+            if column.name in self._columns:
+                source = batch.column(self._columns.by_field[column.name])
+                arrays[column.name] = checks.take(column.name, source, convert(source, column.name, column.type))
+            else:
+                arrays[column.name] = pa.nulls(len(batch), column.type)
+        for name in ("impression", "time"):
+            checks.refuse(DropReason.NO_EVENT_VALUE.of(name), arrays[name].is_null())
+        is_placed = pc.or_(arrays["document"].is_valid(), arrays["rank"].is_valid())
+        checks.refuse(DropReason.NO_EVENT_VALUE.of("document"), pc.invert(is_placed))
+        arrays["kind"] = pc.fill_null(arrays["kind"], CLICK)
+        rows = checks.used(pa.RecordBatch.from_arrays(list(arrays.values()), schema=EVENT_SCHEMA))
+        ranks = np.asarray(rows["rank"].filter(rows["document"].is_null()))
+        self._placed += len(ranks)
+        self._at_0 += int((ranks == 0).sum())
+        return rows
+
+    @property
+    def first_rank(self) -> int:
+        """The number of the top position, 0 or 1; an error if a few events only are at 0."""
+        if 0 < self._at_0 < RARE * self._placed:
+            raise DataError(
+                f"{self._at_0:,} of {self._placed:,} events are at position 0, too few for the top of a list; give "
+                "--ordinals 0 or --ordinals 1"
+            )
+        return 0 if self._at_0 else 1

@@ -1,32 +1,130 @@
-"""The page of one experiment, and example lists that users saw: the ranker of each document, and its clicks."""
+"""The list of experiments with state, progress and verdict of each; and the page of one experiment.
+
+The page also shows example lists that users saw: the ranker of each document, and its clicks.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from interleaf.experiment import Experiment
 from interleaf.experiment.serving import build_whole_list
-from interleaf.experiment.settings import COMPARE, SETTINGS
+from interleaf.experiment.settings import AA, CHOOSE, COMPARE, LOSER, RELABELLED, SETTINGS
 from interleaf.log.drop_reasons import EventFate
+from interleaf.methods.registry import ONE_LIST
 from interleaf.report.format import Names, count
-from interleaf.report.layout import MARKS, lay_out
+from interleaf.report.layout import EVEN, MARKS, UNTRUSTED, WINNER, lay_out, tone_and_headline
 from interleaf.report.model import FAILED, WARNING
 from interleaf.report.report import Report
 from interleaf.server.dashboard import downloads, static_files
 from interleaf.server.dashboard.downloads import table_names
-from interleaf.server.dashboard.experiment_list import MODES, judgement
-from interleaf.server.dashboard.result_summary import outlook, say_adjusted, scorecard, summarise_metrics, trials
-from interleaf.server.dashboard.visit import Visit, moment, page, part, short
-from interleaf.server.endpoints import export_name, read_version
+from interleaf.server.dashboard.result_summary import (
+    conflicts,
+    early_warning,
+    outlook,
+    say_adjusted,
+    scorecard,
+    summarise_metrics,
+    trials,
+)
+from interleaf.server.dashboard.visit import DashboardState, Visit, moment, page, part, short
+from interleaf.server.endpoints import MAX_PAGE, export_name, read_number, read_search, read_version
 from interleaf.server.ingest import to_microseconds
 from interleaf.server.reports import CurrentReports
-from interleaf.store.records import DRAFT, RUNNING, STOPPED, Stored
+from interleaf.store.records import DRAFT, RUNNING, STATES, STOPPED, Stored
 from interleaf.tables import Table
+
+FRESH, SLOW = 3.0, 15.0  # maximum age in seconds of a report in the list; SLOW: if it takes long to compute
+STALE = 60.0  # the same for a stopped or decided experiment
+PAGE = 30  # experiments on a page: a report is computed for each
+SHARE = 0.01  # maximum share of one core that the report of an experiment takes while the list is open
+# Labels of the modes other than a comparison in mixed lists.
+MODES = {CHOOSE: "Choice", ONE_LIST: "A/B test", AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}
+
+
+async def show_list(visit: Visit) -> Response:
+    """The whole page."""
+    static_files.prepare()
+    return page(visit, "list.html", **await _list_values(visit))
+
+
+async def refresh_list(visit: Visit) -> Response:
+    """The part of the page that is refreshed."""
+    return part(visit, "lines.html", **await _list_values(visit))
+
+
+async def _list_values(visit: Visit) -> dict[str, Any]:
+    """The experiments on this page of the search results, each with its report."""
+    service, store = visit.service, visit.service.store
+    search = read_search(visit.request, visit.who)
+    total, is_exact = await asyncio.to_thread(store.count_experiments, search)
+    last = max(1, -(-total // PAGE))
+    number = min(read_number(visit.request, "page", 1, MAX_PAGE), last)
+    experiments = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
+    await service.wait_for_kernels(stored for stored in experiments if stored.state != DRAFT)
+    lines = await service.run_report(lambda: [_line(stored, visit.shared) for stored in experiments])
+    unplaced = await asyncio.to_thread(store.unplaced) if search.only is None else {}
+    query = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
+    return {
+        "lines": lines,
+        "total": total,
+        "is_exact": is_exact,
+        "page": number,
+        "last": last,
+        "search": search,
+        "states": STATES,
+        "query": urlencode({name: value for name, value in query.items() if value}),
+        "is_empty": total == 0 and (await asyncio.to_thread(store.count_experiments)).number == 0,
+        "first": downloads.first_experiment(visit.address, visit.is_open),
+        "address": visit.address,
+        "unplaced": {EventFate(fate).text: number for fate, number in unplaced.items()},
+    }
+
+
+def _line(stored: Stored, shared: DashboardState) -> dict[str, Any]:
+    """An experiment with the reports of all metrics, which may be older than those on the experiment's page."""
+
+    def max_age(seconds: float) -> float:
+        return min(max(FRESH, seconds / SHARE), SLOW) if stored.state == RUNNING else STALE
+
+    reports = {}
+    if stored.state != DRAFT:
+        reports = shared.service.reports.get_blocking(stored.settings.name, stored.version, max_age).reports
+    report = next(iter(reports.values()), None)
+    tone, word = judgement(report)
+    return {
+        "stored": stored,
+        "report": report,
+        "tone": tone,
+        "word": word,
+        "is_disputed": bool(conflicts(stored.settings, reports)),
+        "mode": MODES.get(stored.settings.mode, ""),
+        "is_early": report is not None and bool(early_warning(report)),
+    }
+
+
+def judgement(report: Report | None) -> tuple[str, str]:
+    """The CSS class of the verdict and its short text, with a symbol for readers who do not see colours."""
+    if report is None:
+        return "none", "○ nothing to see yet"
+    tone, headline = tone_and_headline(report.verdict)
+    if tone == UNTRUSTED:
+        return tone, "✗ do not trust this"
+    if tone == WINNER:
+        winner = report.verdict.winner
+        return tone, f"✓ {Names(report.rankers)[winner]} is preferred" if winner else "✓ better than the control"
+    uniform = [pair.unanimous for pair in report.comparisons if pair.unanimous is not None]
+    if len(report.comparisons) == 1 and uniform:
+        return EVEN, f"= all favour {Names(report.rankers)[uniform[0]]}: too uniform"
+    return tone, headline.lower()
+
 
 COLOURS = 6  # colours of teams; each team has a letter, too
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -94,18 +192,18 @@ NUMBERS = ("lift", "neutrality", "slots", "arms", "segments")
 WRONG = {MARKS[FAILED], MARKS[WARNING]}
 
 
-async def show(visit: Visit) -> Response:
+async def show_experiment(visit: Visit) -> Response:
     """The whole page."""
     static_files.prepare()
-    return page(visit, "experiment.html", vega=static_files.vega_address(), **await _values(visit))
+    return page(visit, "experiment.html", vega=static_files.vega_address(), **await _experiment_values(visit))
 
 
-async def live(visit: Visit) -> Response:
+async def refresh_experiment(visit: Visit) -> Response:
     """The part of the page that is refreshed."""
-    return part(visit, "live.html", **await _values(visit))
+    return part(visit, "live.html", **await _experiment_values(visit))
 
 
-async def _values(visit: Visit) -> dict[str, Any]:
+async def _experiment_values(visit: Visit) -> dict[str, Any]:
     stored = await visit.service.experiment(visit.name)
     version = read_version(visit.request, stored)
     current = await visit.service.current_reports(stored.settings.name, version)  # computed once for all who wait
