@@ -325,7 +325,7 @@ def _count_drafts(rankers: int, count: int) -> int:
 
 @inline_kernel
 def _draft_all(top: EncodedRankings, start: int, owned: Array, chances: Array, settings: TeamDraftSettings) -> None:
-    """Go through all drafts, position by position; those that agree in who has picked and what is shown go on as one."""
+    """Go through all drafts, position by position; those with the same documents and pickers so far go on as one."""
     rankers, count = top.rankings.shape
     size = _count_drafts(rankers, count - start)
     best, in_list = np.zeros((2, size, rankers), np.int64), np.zeros((2, size, top.documents), np.bool_)

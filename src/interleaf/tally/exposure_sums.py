@@ -146,7 +146,9 @@ def _add_tops(lists: Impression, row: int, chances: Array, into: Any) -> None:
     """Count the documents of each ranker's own list, and those that can be shown."""
     count = chances.shape[1]
     for document in range(count + lists.unshown_ranks.shape[2]):
-        can_be_shown = _is_any(chances[document])
+        can_be_shown = False
+        for position in range(count):
+            can_be_shown |= chances[document, position] > 0
         for ranker in range(lists.ranks.shape[1]):
             if document < count:
                 rank = lists.ranks[row, ranker, document]
@@ -155,14 +157,6 @@ def _add_tops(lists: Impression, row: int, chances: Array, into: Any) -> None:
             if 0 < rank <= count:
                 into.tops[ranker, rank - 1, 0] += 1
                 into.tops[ranker, rank - 1, 1] += can_be_shown
-
-
-@inline_kernel
-def _is_any(chances: Array) -> bool:
-    for chance in chances:
-        if chance > 0:
-            return True
-    return False
 
 
 @inline_kernel
