@@ -17,7 +17,7 @@ from interleaf.tally import Tally, page_sums
 from interleaf.tally.score_sums import ONE
 from interleaf.tally.units import ARMS
 
-NO_SESSIONS = "impressions were not grouped into sessions; ask for it (sessions=1800)"
+NO_SESSIONS = "impressions were not grouped into sessions (sessions=1800 groups them)"
 MEDIAN = "a median of a histogram, without an error"
 
 

@@ -15,8 +15,8 @@ MAX_NAMED = 6  # rankers with a colour of their own in a chart
 MAX_STEPS = 100  # of a chart over epochs
 OTHERS = "all others"
 ENDS = (
-    "A ranker left because the upper end of its interval against the leader of that time was below 0, or below the "
-    "margin (upper end then). The intervals shown are those of now against the leader of now, which may be wider."
+    "A ranker left because the upper end of its interval against the leader at that time was below 0, or below the "
+    "margin (upper end then). The intervals shown are current ones against the current leader, and may be wider."
 )
 
 

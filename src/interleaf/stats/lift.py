@@ -62,7 +62,7 @@ class ExposureData(NamedTuple):
 
 @dataclass(frozen=True)
 class Examination:
-    """How likely people look at a rank, as a share of rank 1.
+    """How often people look at a rank, as a share of rank 1.
 
     `clicks` at this rank and the one above are on documents that can stand at both. `is_measured`: they are enough to
     compare the two ranks; if not, the decline is that of the ranks nearby.

@@ -262,4 +262,4 @@ def _check_power(power: float, confidence: float) -> None:
 
 def _check_units(units: int, pilot: Pilot) -> None:
     if units * pilot.effective < 2:
-        raise DataError(f"{units!r} units can show nothing; give at least {math.ceil(2 / pilot.effective)}")
+        raise DataError(f"{units!r} units are too few; give at least {math.ceil(2 / pilot.effective)}")
