@@ -14,7 +14,7 @@ are computed between buckets. A number that cannot be computed is None, and `rea
     power.py          how many units are needed, and which effect a number of units can detect
     multiplicity.py   many pairs: Holm, max-T
     ranking.py        many rankers: pairs, Condorcet, Copeland, cycles, Bradley-Terry strengths
-    lift.py           clicks that each ranker's own list would get, and how likely people look at a rank
+    lift.py           clicks that each ranker's own list would get, and how often people look at a rank
     shares.py         tests whether a share has its expected value
 
 Statistics of C12 over single observations, without buckets:

@@ -34,7 +34,7 @@ class NoLift(Code):
     FEW_USERS = "few_users", "the clicks come from too few users"
     FEW_CLICKS = (
         "few_clicks",
-        "to learn how likely people look at each rank, documents that chance puts at either of two neighbouring ranks "
+        "to learn how often people look at each rank, documents that chance puts at either of two neighbouring ranks "
         "need at least 20 clicks at both; {} pairs of ranks have them, and half are needed",
     )
     NO_CLICKS = "no_clicks", "documents of {} got no clicks"
