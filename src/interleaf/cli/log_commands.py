@@ -38,7 +38,7 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
     add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
-    margin = "smallest preference that matters (default: 0.01); rankers are alike if the interval lies within plus or minus this"
+    margin = "smallest preference that matters (default: 0.01); alike: the interval is within plus or minus this"
     add("--margin", type=float, default=argparse.SUPPRESS, help=margin)
     cap = "with --values: largest total value of a user that counts (default: the 99th percentile)"
     add("--cap", type=float, metavar="VALUE", help=cap)
