@@ -261,7 +261,7 @@ def test_the_command_learns_and_analyze_uses_what_it_wrote(
     assert report.scheme.startswith("learned ")
     assert report.scheme.endswith(" on normalized")
     (note,) = notes_of(report, NoteCode.LEARNED_CREDIT)
-    assert "had no part in that" in note
+    assert "was not used to learn that" in note
     assert report.comparisons[0].estimate == pytest.approx(
         analyze("fr-a.parquet", credit=LearnedCredit.load("credit.json")).comparisons[0].estimate
     )

@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "too few keys": ({"keys": ["a"], "queries": [0, 0]}, RandomnessError, "1 keys for 2 lists"),
     "a wrong key": ({"keys": [1.5]}, RandomnessError, "1.5"),
     "nothing to show": ({"k": 0}, RankingError, "k is 0"),
-    "one ranking shown": ({"method": "single(ranker=A)"}, MethodError, "does not mix; use the ranking itself"),
+    "one ranking shown": ({"method": "single(ranker=A)"}, MethodError, "does not mix rankings; use the ranking itself"),
 }
 
 

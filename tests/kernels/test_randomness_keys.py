@@ -61,7 +61,7 @@ def test_a_key_of_none_is_fresh_each_time() -> None:
 
 @pytest.mark.parametrize("bad", [1.5, b"a", True, ("a", None), ("a", 1.0), ("a", b"b"), (("x", False),), ["a"], {"a"}])
 def test_what_cannot_be_part_of_a_key_is_refused(bad: Any) -> None:
-    with pytest.raises(RandomnessError, match=r"strings, integers and tuples .* turn it into a string"):
+    with pytest.raises(RandomnessError, match=r"strings, integers and tuples .* convert it to a string"):
         key_of(bad)
 
 

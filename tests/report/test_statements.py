@@ -170,7 +170,7 @@ def test_an_experiment_that_will_hardly_be_decided_says_so() -> None:
     assert chance is not None
     assert chance < 0.1
     words = "below 1%" if chance < 0.01 else f"{chance:.0%}"
-    assert f"It will probably not be decided by the planned end: the chance is {words}" in report.verdict.next_step
+    assert f"will probably not be decided by its planned end: the chance is {words}" in report.verdict.next_step
     assert report.verdict.code == "undecided"
 
 

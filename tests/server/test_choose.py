@@ -258,7 +258,7 @@ def test_the_page_has_a_row_for_each_metric(service: Live) -> None:
         shown = f"{states['worse']} are shown to be worse, and {states['no_gain']} to be no better by the margin."
         expected.append((metric, f"{report['choice']['leader']} leads: of the 5 other rankers, {shown}"))
     assert re.findall(r"<td>(.*)</td>\s*<td>(.*)</td>", table) == expected
-    assert "Rankers leave, and traffic is divided, by click only." in table
+    assert "Only click decides which rankers leave and how traffic is divided." in table
 
 
 def test_what_the_service_notes_of_a_choice_has_the_leader(service: Live, monkeypatch: pytest.MonkeyPatch) -> None:

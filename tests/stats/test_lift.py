@@ -137,7 +137,7 @@ def test_lists_that_the_lift_cannot_use_are_named_and_too_many_withhold_it() -> 
 def test_the_printed_report_says_the_lift_of_many_rankers_and_why_there_is_none() -> None:
     world, rng = world_of(7, "1 / rank")
     few = to_text(analyze(world.log(rng, 100, "competitive_pairs")))
-    assert "How many more clicks A would get than B if it were live is not known: to learn how likely" in few
+    assert "How many more clicks A would get than B if it were live is not known: to learn how often" in few
     people = simulate.People(units=800)
     many = simulate.World(simulate.synthetic(60, 12, 5, seed=1), [1, 3, 5], people, "competitive_pairs", seed=3)
     report = analyze(next(iter(many.batches(units=800))), control="A")

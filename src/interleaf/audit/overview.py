@@ -47,7 +47,7 @@ considerate: no document is shown above the best rank any ranker gave it
 fair:        clicks that depend on the rank only prefer nobody, on average over the lists that the method draws
 Pareto:      a ranker with every relevant document at least as high as all others, and one higher, is preferred
 reusable:    every list can be shown, so old logs can be reweighted
-Proved by enumerating the serving kernels on all small worlds of rankings (Pareto: for several ways to click);
+Proved by running the production code on all small cases of rankings (Pareto: for several ways to click);
 [n]: the smallest counterexample, below."""
 
 

@@ -224,7 +224,7 @@ def _check_lift(same: Walk) -> dict[str, PropertyVerdict]:
 def _settle(walk: Walk, cases: Callable[[SmallWorld, Enumeration], Iterable[Counterexample | None]]) -> PropertyVerdict:
     """Check every world, smallest first. The first case of a world that is a counterexample refutes it there."""
     if not walk:
-        return PropertyVerdict(None, 0, note="the audit has no world of so many rankers")
+        return PropertyVerdict(None, 0, note="the audit has no case with so many rankers")
     checked, refuted = set[SmallWorld](), dict[SmallWorld, Counterexample]()
     for world, enumeration in walk:
         for case in cases(world, enumeration):
@@ -240,7 +240,7 @@ def _check_fair(walk: Walk, scheme: Scheme) -> PropertyVerdict:
     relaxed = {world for world, enumeration in walk if enumeration.relaxed}
     if verdict.holds or not relaxed.issuperset(verdict.refuted):
         return verdict
-    return replace(verdict, note=f"fair in all of the {len(walk) - len(relaxed)} worlds where fairness was not relaxed")
+    return replace(verdict, note=f"fair in all of the {len(walk) - len(relaxed)} cases where fairness was not relaxed")
 
 
 def _find_unsigned(schemes: Collection[str]) -> list[str]:

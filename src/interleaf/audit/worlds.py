@@ -243,8 +243,8 @@ class PropertyVerdict:
     def __str__(self) -> str:
         if self.holds is None:
             return f"no meaning here: {self.note}"
-        answer = f"proved in all {self.worlds} worlds"
+        answer = f"proved in all {self.worlds} cases"
         if not self.holds:
-            answer = f"no, it fails in {len(self.refuted)} of {self.worlds} worlds; the smallest:"
+            answer = f"no, it fails in {len(self.refuted)} of {self.worlds} cases; the smallest:"
         details = str(self.counterexample).split("\n") if self.counterexample else []
         return "\n    ".join([answer, *details, *([f"({self.note})"] if self.note else [])])

@@ -38,7 +38,7 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
     add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
-    margin = "smallest preference that matters (default: 0.01); rankers that surely differ by less are alike"
+    margin = "smallest preference that matters (default: 0.01); alike: the interval is within plus or minus this"
     add("--margin", type=float, default=argparse.SUPPRESS, help=margin)
     cap = "with --values: largest total value of a user that counts (default: the 99th percentile)"
     add("--cap", type=float, metavar="VALUE", help=cap)
@@ -153,7 +153,7 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
     files = "rankings of two rankers to plan every method and scheme by, instead of a log, as TREC runs"
     add("--rankings", nargs=2, type=pair("NAME=FILE, such as new=new.run"), metavar="NAME=FILE", help=files)
     add("-k", type=int, default=10, help="with --rankings: number of documents to show")
-    rates = "with --rankings: how likely people click ranks 1, 2, ...; below the last one, as 1 / rank (default: 0.3)"
+    rates = "with --rankings: click rates of ranks 1, 2, ...; below the last one they fall as 1 / rank (default: 0.3)"
     add("--click-rates", nargs="+", type=float, metavar="SHARE", help=rates)
     spread = "standard deviation of personal preference in the logarithm of the click rate (default: from the log file)"
     add("--taste-spread", type=float, metavar="SPREAD", help=f"with --lift or --rankings: {spread}")
@@ -210,7 +210,7 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=pair("EXPERIMENT=RANKER, such as shop=new", at_last=True),
         metavar="EXPERIMENT=RANKER",
-        help="ranker known to be better (default: the winner if all clicks count the same; without one, skip it)",
+        help="ranker known to be better (default: the winner if all clicks count the same; if there is none, skip it)",
     )
     add("--features", nargs="+", metavar="NAME", help="features of clicks (default: those of Chapelle et al. 2012)")
     add("--caption-model", metavar="FILE", help="file of a caption model, whose click weight becomes a feature")

@@ -98,7 +98,7 @@ def run_serve(options: argparse.Namespace) -> None:
 def proxy_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf proxy`."""
     parser.add_argument("config", type=Path, metavar="CONFIG.toml", help="the configuration")
-    what = "check the configuration, print what happens with an example request, and end"
+    what = "check the configuration, print what happens with an example request, and exit"
     parser.add_argument("--check", action="store_true", help=what)
 
 

@@ -284,7 +284,7 @@ class LearningResult:
             for one in self.held_out
         )
         columns = ("experiment", "left out with", "preferred", "pages", "z, equal", "z, learned", "relative")
-        title = "z-score a page on experiments left out (?: equal credit does not decide)"
+        title = "z-score per page on experiments left out (?: equal credit does not decide)"
         return Table("held-out", title, columns, rows, right=columns[3:])
 
     @property

@@ -118,7 +118,7 @@ class LogOptions:
     )
     examination: Sequence[float] = _option(
         (),
-        "how likely people look at ranks 1, 2, ..., for the lift (default: estimated from the log)",
+        "how often people look at ranks 1, 2, ..., as shares of rank 1, for the lift (default: estimated from the log)",
         ["analyze"],
         nargs="+",
         type=float,

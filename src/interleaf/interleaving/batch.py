@@ -232,7 +232,7 @@ def interleave_batch(
     chosen, size = resolve(method), check_k(k)
     kernels = chosen.method.kernels
     if kernels.prepare is not None and kernels.prepare_batch is None:
-        raise MethodError(f"{chosen} does not mix; use the ranking itself")
+        raise MethodError(f"{chosen} does not mix rankings; use the ranking itself")
     whole = _check_rankings(rankings, chosen)
     rows = _check_queries(queries, len(whole))
     names = tuple(map(key_of, [None] * len(rows) if keys is None else keys))

@@ -140,7 +140,7 @@ def delimit(part: Any) -> bytes:
         return b"i%x:" % part
     raise RandomnessError(
         f"a key is made of strings, integers and tuples of them, not {part!r} ({type(part).__name__}); "
-        "turn it into a string first"
+        "convert it to a string first"
     )
 
 

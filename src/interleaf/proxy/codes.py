@@ -33,7 +33,7 @@ class BypassCode(Code):
     NOT_RUNNING = "not_running", "the experiment is not running, or its settings are not known yet"
     REFUSED = (
         "refused",
-        "the engine refuses the control's search, such as with status 400: mostly, the caller's is wrong",
+        "the engine refuses the control's search, such as with status 400: usually the caller's search is wrong",
     )
 
 
@@ -50,7 +50,7 @@ class FailureCode(Code):
     ANSWER_TOO_LARGE = "answer_too_large", "an answer of the engine to a ranker's search is larger than `max_answer`"
     REPEATED_DOCUMENT = "repeated_document", "a ranking has a document twice, such as one id in two indexes"
     CONFIGURATION = "configuration", "the settings of the service and the proxy do not fit, such as unknown rankers"
-    NOT_RECORDED = "not_recorded", "an impression or an event could not be written down, because too many wait"
+    NOT_RECORDED = "not_recorded", "an impression or an event could not be recorded, because too many records wait"
     EVENTS_NOT_READ = (
         "events_not_read",
         "a request that may have events of UBI is larger than `max_body`, or the engine does not say what it stored: "

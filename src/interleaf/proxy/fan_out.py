@@ -15,7 +15,7 @@ from interleaf.proxy.search_requests import EngineRequest, ParsedSearch, RankerA
 from interleaf.proxy.upstream import Upstream
 
 IN_VAIN = (UpstreamCode.SILENT, UpstreamCode.BUSY)  # after these, the engine is not asked again
-APART_SECONDS = 60.0  # after a combined request failed or was slow, requests are sent one by one for this time
+APART_SECONDS = 60.0  # after a combined request failed or was slow, each ranker gets its own request for this time
 OVERLOADED = 429  # the status with which engines refuse searches that are too many
 MAX_REASON = 200  # characters of an engine's reason that are logged
 Requests = Mapping[str, EngineRequest]
@@ -35,7 +35,7 @@ class FanOut:
     """Asks the engine for all rankers of a search.
 
     One combined request costs the engine less, but the control's answer then waits for the slowest ranker. So after a
-    combined request that was slow or failed, requests are sent one by one for a while.
+    combined request that was slow or failed, each ranker gets its own request for a while.
     """
 
     def __init__(self, upstream: Upstream, max_answer: int, budget: float) -> None:

@@ -27,7 +27,7 @@ from interleaf.tally.bucket_sums import CLICKED, ONE, QUERIES, ArmSums
 from interleaf.tally.tally import MAX_ARMS
 from interleaf.tally.units import ARMS, SUMS
 
-NO_SESSIONS = "impressions were not grouped into sessions; ask for it (sessions=1800)"
+NO_SESSIONS = "impressions were not grouped into sessions (sessions=1800 groups them)"
 MEDIAN = "a median of a histogram, without an error"
 
 

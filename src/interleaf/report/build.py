@@ -108,7 +108,7 @@ def _check(tally: Tally, settings: ReportSettings) -> None:
         raise_errors(find_unavailable(settings))
     if start and tally.about.rankers:
         raise DataError(
-            f"start_rankers is {join_names(start)}, but the log is of no choice of the best of many; leave it out"
+            f"start_rankers is {join_names(start)}, but the log is not of an experiment with mode choose; leave it out"
         )
     if tally.choice and start and (missing := sorted({*tally.choice.names} - {*start})):
         raise DataError(
@@ -238,11 +238,11 @@ def _notes(tally: Tally, settings: ReportSettings) -> Iterator[tuple[NoteCode, s
     }
     yield from ((code, f"{one[0].upper()}{one[1:]}.") for code, some in sentences.items() for one in some)
     if about.scheme.startswith(LEARNED):
-        part = "no part in that"
+        used = "not used to learn that"
         if about.scheme.endswith(CROSS_FITTED):
-            part = "a part in that, so each user was scored with weights learned from earlier users"
+            used = "used to learn that, so each user was scored with weights learned from earlier users"
         credit = "A click counts as much as was learned for such clicks (C12, section 10), not 1"
-        yield NoteCode.LEARNED_CREDIT, f"{credit}; this experiment had {part}."
+        yield NoteCode.LEARNED_CREDIT, f"{credit}; this experiment was {used}."
     if about.sessions is not None:
         yield (
             NoteCode.SESSIONS,
@@ -280,9 +280,9 @@ def _rule_notes(settings: ReportSettings, used: ReportSettings) -> Iterator[tupl
     if settings.secondary:
         yield (
             NoteCode.SECONDARY,
-            f"The verdict of the experiment is that of its primary metric. This is one of {settings.secondary} metrics "
-            "beside it: intervals and adjusted p-values hold for all of these together. Tests for one look and the "
-            "lift are not corrected for that.",
+            f"The verdict of the experiment is that of its primary metric. This is one of {settings.secondary} other "
+            "metrics: intervals and adjusted p-values hold for all of these together. Tests for one look and the lift "
+            "are not corrected for their number.",
         )
     if used != settings:
         yield (

@@ -157,14 +157,14 @@ def slot_rows(report: ReportData, names: Names) -> list[Row]:
 
 
 def examination_rows(report: ReportData, names: Names) -> list[Row]:
-    """A row for each rank: how likely people look at it, relative to rank 1."""
+    """A row for each rank: how often people look at it, relative to rank 1."""
     return [{"label": f"rank {one.rank}"} | _interval(one.value, one.interval) for one in report.examination]
 
 
 def _examination(rows: list[Row], report: ReportData) -> list[Chart]:
     spec = plots.intervals(rows, "label", "estimate", ("low", "high"))
     described = "Examination relative to rank 1, with its interval."
-    return [Chart("How likely people look at a rank", described, spec)]
+    return [Chart("How often people look at a rank", described, spec)]
 
 
 def _forest(rows: list[Row], report: ReportData, by: str = "") -> list[Chart]:

@@ -396,8 +396,8 @@ def _conclude(choice: ChoiceResult, winner: str | None, control: str | None) -> 
     leader, others = choice.leader, choice.rankers[1:]
     still_in = sum(one.state == ChoiceState.IN for one in others)
     if still_in:
-        sentence = f"{leader} leads, but it is not decided: {still_in} of {len(others)} other rankers are still in."
-        return VerdictCode.UNDECIDED, sentence, "Let it run: better rankers get more and more of the traffic."
+        sentence = f"{leader} leads, but the choice is not decided: {still_in} of {len(others)} others have not left."
+        return VerdictCode.UNDECIDED, sentence, "Let the experiment run: better rankers get more and more traffic."
     if not choice.decided:
         return VerdictCode.NO_BEST, *_say_no_best(leader, [one for one in others if not one.shown])
     step = f"Keep {leader}, and try other candidates." if leader == control else f"Make {leader} live."
@@ -413,7 +413,7 @@ def _say_no_best(leader: str, open_ones: Sequence[RankerState]) -> tuple[str, st
     names = several([one.ranker for one in open_ones])
     better = [one.ranker for one in open_ones if one.interval is not None and one.interval[0] > 0]
     sentence = (
-        f"{leader} is the only ranker left, but it is not shown to be the best: {names} left against an earlier "
+        f"{leader} is the only ranker left, but it is not shown to be the best: {names} left under an earlier "
         f"leader, and {'is' if len(open_ones) == 1 else 'are'} not shown to be worse than {leader}."
     )
     if better:

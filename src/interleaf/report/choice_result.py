@@ -24,7 +24,7 @@ class RankerState:
     An estimate above 0 says that people prefer it to the leader. The interval holds for all pairs of the rankers at the
     start together. `left_after` is the epoch after whose results it left, `left_against` the ranker that led then, and
     `bound` the upper end of the interval against that, by the correction of that time. `shown` is what is shown of it
-    against the leader of now: `worse`, `no_gain` (not better by the margin), or None. If a number is None, `reason`
+    against the current leader: `worse`, `no_gain` (not better by the margin), or None. If a number is None, `reason`
     says why.
     """
 

@@ -191,7 +191,7 @@ def holds_without_query(data: CheckInput) -> CheckResult | None:
         figure += f"{format_signed(rest[0].value or 0.0)} ({span(interval)})"
         results.append((min(sign * interval[0], sign * interval[1]) > 0, figure))
     holds, figure = min(results, key=lambda one: one[0])
-    remedy = "look at what the rankers show for this query: the verdict may rest on it more than on all others"
+    remedy = "look at what the rankers show for this query: it may decide the verdict"
     return CheckResult(OK if holds else WARNING, figure, remedy)
 
 

@@ -49,8 +49,8 @@ MAX_NAMED = 6  # rankers with a colour of their own in a chart
 MAX_STEPS = 100  # of a chart over epochs
 OTHERS = "all others"
 ENDS = (
-    "A ranker left because the upper end of its interval against the leader of that time was below 0, or below the "
-    "margin (upper end then). The intervals shown are those of now against the leader of now, which may be wider."
+    "A ranker left because the upper end of its interval against the leader at that time was below 0, or below the "
+    "margin (upper end then). The intervals shown are current ones against the current leader, and may be wider."
 )
 
 
@@ -148,15 +148,15 @@ READING = (
     "An estimate is the mean score of people. The score of a unit is the mean over its impressions with an event. Its "
     "weight is the number of these impressions, up to a limit, so that no heavy user decides alone. The limit is the "
     "square root of the number of units with an event, but at least 5 and at most 40. Above 0 people prefer the first "
-    "ranker of a pair, below 0 the second. Per person counts each unit once, per search counts each impression once.",
+    'ranker of a pair, below 0 the second. "Per person" counts each unit once, "per search" each impression.',
     "An interval is the range of values that the data allow. An anytime interval is valid even if you check "
     "repeatedly: you may watch it, and stop once it excludes 0. With planned looks, intervals are valid at these looks "
     "only. With several comparisons, intervals and adjusted p-values hold for all of them together.",
     "The verdict holds for similar people and for the queries of this log, in their shares. With another mix of "
     "queries, people may prefer another ranker. For a statement about similar queries, cluster errors by unit and "
     "query (--cluster unit_and_query): intervals become wider.",
-    "Health comes first because a broken experiment gives confident wrong numbers: after a failed check, do not rely "
-    "on anything below it.",
+    "Health comes first because a broken experiment gives wrong numbers that look certain: after a failed check, do "
+    "not rely on anything below it.",
     "A dash is a number that could not be computed; the reason is below its table.",
 )
 NUMBERS = (

@@ -33,7 +33,7 @@ class VerdictCode(Code):
     ALIKE = "alike", "the interval lies between -d and +d"
     PREFERRED = "preferred", "the interval is above 0"
     WORSE = "worse", "the interval is below 0: people prefer the control"
-    NO_WORSE = "no_worse", "the interval is above -d: the candidate may be worse, but by less than matters"
+    NO_WORSE = "no_worse", "the interval is above -d: the candidate may be worse, but by less than the margin"
     NO_BEST = "no_best", "only one of many rankers is left, but it is not shown that none of the others is better"
     UNDECIDED = "undecided", "none of the above is shown yet"
 

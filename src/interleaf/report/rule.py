@@ -24,7 +24,7 @@ from interleaf.tally.units import CLICKED, SINCE
 
 HOLM, MAX_T = "holm", "max_t"
 ONE_LOOK = (1, 1)
-ONE_LOOK_ONLY = "this test is valid for one planned look only; ask for it (look 1/1)"
+ONE_LOOK_ONLY = "this test is valid for one planned look only (look 1/1)"
 MIN_SLICES = 4  # slices of time needed to decide whether new units still come
 MIN_NEW_UNITS = 0.2  # share of units that are new in the later half of the impressions with an event
 

@@ -227,7 +227,7 @@ def _events_word(report: ReportData) -> str:
 
 
 def lift(report: ReportData, names: Names, brief: bool = False) -> Section | None:
-    """What a ranker would be worth if it were live, and how likely people look at each rank."""
+    """What a ranker would be worth if it were live, and how often people look at each rank."""
     if not report.lifts:
         return None
     what = _events_word(report)
@@ -257,7 +257,7 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         whole = {"bounds": "the lists show nearly all of it"} if one.lift is not None else {}
         cells = write(lambda value: f"{100 * value:+.1f} %", one.lift), *spans, *per_search, *unseen
         grid.add(label, label, *cells, reasons=whole, reason=one.reason)
-    curve = Grid("examination", "How likely people look at a rank", ["rank"], ("examination", "interval", "clicks"))
+    curve = Grid("examination", "How often people look at a rank", ["rank"], ("examination", "interval", "clicks"))
     for point in report.examination:
         figures = f"{point.value:.3f}", write(lambda ends: f"{ends[0]:.3f} to {ends[1]:.3f}", point.interval)
         reason = "it is 1 by definition" if point.rank == 1 else "it was given"

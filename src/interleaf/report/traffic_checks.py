@@ -171,7 +171,7 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
         if planned is None:
             return None
         status = codes.grade_p_value((1 - planned) ** units.count())  # the probability that nobody is in it yet
-        return CheckResult(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch it on")
+        return CheckResult(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch the holdout on")
     inside = units.rows[:, ARMS] >> arms.index(HOLDOUT) & 1
     if planned is None:
         share = units.count(inside) / units.count()

@@ -99,11 +99,14 @@ def _next_step(
     if code == VerdictCode.DISAGREE:
         return "Compare heavy and light users below, and decide which of them matter more before you choose a ranker."
     if code == VerdictCode.ALIKE and settings.aa:
-        return "The A/A test shows no difference, as it should. Stop it, or let it run to detect smaller faults."
+        return "The A/A test shows no difference, as it should. Stop the test, or let it run to detect smaller faults."
     if code == VerdictCode.ALIKE:
-        return "Stop it, and choose by other reasons, such as cost or speed. To detect less, give a smaller margin."
+        return (
+            "Stop the experiment, and choose by other reasons, such as cost or speed. To detect smaller differences, "
+            "give a smaller margin."
+        )
     if code == VerdictCode.PREFERRED and winner is None:
-        return "Make one of them live, or let it run to learn which of them people prefer."
+        return "Make one of them live, or let the experiment run to learn which of them people prefer."
     if winner is not None and winner == settings.control:
         return f"Keep {winner}, and try another candidate."
     if winner is not None:
@@ -113,20 +116,23 @@ def _next_step(
             return "Check that events name the list they belong to, and that the report counts their kind and time."
         return "Check that lists and clicks reach the log, and look again after the first clicks."
     if code == VerdictCode.NO_WORSE:
-        return "Make it live if it has other advantages, or let it run to learn whether people prefer it."
+        return (
+            "Make the candidate live if it has other advantages, or let the experiment run to learn whether people "
+            "prefer the candidate."
+        )
     chances = [one.chance_decided for one in comparisons]
     is_over = settings.planned_units is not None and totals.units >= settings.planned_units
     if len(chances) == 1 and chances[0] is not None and chances[0] < UNLIKELY and not is_over:
         chance = "below 1%" if chances[0] < 0.01 else f"{chances[0]:.0%}"
         return (
-            f"It will probably not be decided by the planned end: the chance is {chance}, if the true preference is "
-            "today's estimate. Stop it, or plan for more people (interleaf plan)."
+            f"The experiment will probably not be decided by its planned end: the chance is {chance}, if the true "
+            "preference is today's estimate. Stop the experiment, or plan for more people (interleaf plan)."
         )
     if settings.planned_units is not None and totals.units < settings.planned_units:
-        return f"Let it run: {totals.units:,} of {settings.planned_units:,} planned units have come."
+        return f"Let the experiment run: {totals.units:,} of {settings.planned_units:,} planned units have come."
     return "The planned units have come. " * (settings.planned_units is not None) + (
-        "Let it run to detect a smaller difference, or treat the rankers as equal if every difference within the "
-        "interval is too small to matter."
+        "Let the experiment run to detect a smaller difference, or treat the rankers as equal if every difference "
+        "within the interval is too small to matter."
     )
 
 

@@ -13,7 +13,7 @@ are computed between buckets. A number that cannot be computed is None, and `rea
     power.py          how many units are needed, which effect they can detect, and when a running experiment is decided
     multiplicity.py   many pairs: Holm, max-T
     ranking.py        many rankers: pairs, Condorcet, Copeland, cycles, Bradley-Terry strengths
-    lift.py           clicks that each ranker's own list would get, and how likely people look at a rank
+    lift.py           clicks that each ranker's own list would get, and how often people look at a rank
 
 Statistics of C12 over single observations, without buckets:
 

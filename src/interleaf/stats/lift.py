@@ -27,18 +27,21 @@ MAX_WIDTH = 1.0  # of bounds that are of use
 class NoLift(Code):
     """Why there is no lift."""
 
-    METHOD = "method", "it is not known how likely {} puts a document at a rank"
+    METHOD = "method", "the probability that {} puts a document at a rank is not known"
     NO_RANKS = "no_ranks", "the log lacks ranks of unshown documents (column unshown_ranks) or rankings"
     TOO_LONG = "too_long", "lists are longer than {}"
-    IMPOSSIBLE = "impossible", "for most lists, it is not known how likely the method puts a document at a rank"
+    IMPOSSIBLE = "impossible", "for most lists, the probability that the method puts a document at a rank is not known"
     FEW_USERS = "few_users", "the clicks come from too few users"
     FEW_CLICKS = (
         "few_clicks",
-        "to learn how likely people look at each rank, documents that chance puts at either of two neighbouring ranks "
+        "to learn how often people look at each rank, documents that chance puts at either of two neighbouring ranks "
         "need at least 20 clicks at both; {} pairs of ranks have them, and half are needed",
     )
     NO_CLICKS = "no_clicks", "documents of {} got no clicks"
-    UNSEEN = "unseen", "{} alone would show documents that the interleaved lists never show, which may change too much"
+    UNSEEN = (
+        "unseen",
+        "interleaved lists never show some documents of {}'s own list, and clicks on them may change the lift too much",
+    )
 
 
 class ExposureData(NamedTuple):
@@ -62,7 +65,7 @@ class ExposureData(NamedTuple):
 
 @dataclass(frozen=True)
 class Examination:
-    """How likely people look at a rank, as a share of rank 1.
+    """How often people look at a rank, as a share of rank 1.
 
     `clicks` at this rank and the one above are on documents that can stand at both. `is_measured`: they are enough to
     compare the two ranks; if not, the decline is that of the ranks nearby.

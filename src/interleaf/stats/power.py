@@ -271,7 +271,7 @@ def _check_power(power: float, confidence: float) -> None:
 
 def _check_units(units: int, pilot: Pilot) -> None:
     if units * pilot.effective < 2:
-        raise DataError(f"{units!r} units can show nothing; give at least {math.ceil(2 / pilot.effective)}")
+        raise DataError(f"{units!r} units are too few; give at least {math.ceil(2 / pilot.effective)}")
 
 
 MARGIN = 0.01  # default; about the preferences between rankers of Yahoo! in C12, table IV: Delta of 0.5 %

@@ -110,8 +110,8 @@ def test_the_verdict_has_what_to_do_next(service: Live) -> None:
 def test_when_the_plan_is_reached_without_a_winner_it_says_what_to_do() -> None:
     keep, further = looked(240, 2000, estimate=0.02, interval=(-0.02, 0.06)).advice
     assert "If a difference from -0.020 to +0.060 would not matter" in keep
-    assert "stop it and keep production" in keep
-    assert "keep it running" in further
+    assert "stop the experiment and keep production" in keep
+    assert "let the experiment run" in further
     assert looked(240, 1999, estimate=0.02, interval=(-0.02, 0.06)).advice == ()
     for code in ("preferred", "alike", "no_worse"):
         assert looked(240, 2000, code=code, estimate=0.02, interval=(0.01, 0.03)).advice == ()

@@ -385,6 +385,6 @@ def _advice(settings: Experiment, report: Report) -> tuple[str, ...]:
     if len(report.comparisons) == 1 and pairs:
         differences = f"a difference from {span(pairs[0].interval or (0.0, 0.0))}"
     return (
-        f"If {differences} would not matter to you, stop it and keep {control}.",
-        "Otherwise keep it running; intervals remain valid and get narrower.",
+        f"If {differences} would not matter to you, stop the experiment and keep {control}.",
+        "Otherwise let the experiment run; intervals remain valid and get narrower.",
     )

@@ -81,7 +81,7 @@ def check_site(request: Request) -> None:
     head: Head = request.scope["head"]
     if site not in OWN_SITE if site is not None else not head.is_own_origin:
         problem = "this form was sent from another site; use this site's own page"
-        raise ApiError(403, "wrong_site", f"{problem}. Behind a proxy, let it pass the header Host on as it is")
+        raise ApiError(403, "wrong_site", f"{problem}. A proxy in front must pass on the header Host unchanged")
 
 
 def set_cookie(service: Service, request: Request, response: Response, cookie: str) -> None:
