@@ -111,7 +111,7 @@ export interface Experiment {
   planned_units?: number | null;
   /** confidence level of intervals */
   confidence?: number;
-  /** smallest preference that matters: rankers that differ by less are alike */
+  /** smallest preference that matters; rankers are alike if the interval of their difference lies within it */
   margin?: number;
   /** rules that stop it: the verdict is a preference (decided), or that the rankers are alike (alike), a health check failed (broken), a guardrail is broken (guardrail), or the maximum number of units took part (budget) */
   stop_when?: ("decided" | "alike" | "broken" | "guardrail" | "budget")[];

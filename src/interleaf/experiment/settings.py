@@ -98,7 +98,7 @@ class Experiment:
         "Largest value of a unit",
     )
     primary: Annotated[str, Meta(min_length=1, max_length=120)] = declare(
-        "what the verdict is based on: a kind of event, or 'value of' a kind", "click", "Main metric"
+        "what the verdict is based on: a kind of event, or 'value of' a kind", "click", "Primary metric"
     )
     attribution: Annotated[str, one_of(ATTRIBUTIONS)] = declare(
         "which impression gets an event that names only its unit and document", SAME, "Events without an impression"
@@ -111,7 +111,9 @@ class Experiment:
         "confidence level of intervals", 0.95, "Confidence level"
     )
     margin: Annotated[float, Meta(ge=1e-6, le=1e6)] = declare(
-        "smallest preference that matters: rankers that differ by less are alike", MARGIN, "Margin"
+        "smallest preference that matters; rankers are alike if the interval of their difference lies within it",
+        MARGIN,
+        "Margin",
     )
     stop_when: Annotated[tuple[StopRule, ...], each_once(0, len(STOP_RULES))] = declare(
         "rules that stop it: the verdict is a preference (decided), or that the rankers are alike (alike), a health "
