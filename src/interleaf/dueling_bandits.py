@@ -29,6 +29,8 @@ import numpy as np
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 
+ALPHA = 0.51  # of Wu & Liu: regret is proved for more than 1/2
+
 
 def confidence_bounds(wins: Array, alpha: float, times: Array) -> tuple[Array, Array]:
     """Bounds `[row, i, j]` of the probability that i beats j: W_ij / N_ij -+ sqrt(alpha log t / N_ij), N = W_ij + W_ji.
@@ -71,9 +73,6 @@ def pick_largest(values: Array, generator: np.random.Generator) -> Array:
     """
     is_largest = values == values.max(axis=1, keepdims=True)
     return np.asarray(np.where(is_largest, generator.random(values.shape), -1.0).argmax(axis=1))
-
-
-ALPHA = 0.51  # of Wu & Liu: regret is proved for more than 1/2
 
 
 def choose_double_thompson(wins: Array, generator: np.random.Generator, alpha: float = ALPHA) -> Array:

@@ -35,6 +35,7 @@ from interleaf.report.rule import ReportSettings
 from interleaf.tally import Tally
 
 KINDS = "click"  # the kinds that count, if none are named
+TALLY = ".tally"
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,6 @@ def split_events(
         return None, events if kinds is None else kinds
     is_default = isinstance(events, str) and events == KINDS
     return None if is_default else events, KINDS if kinds is None else kinds
-
-
-TALLY = ".tally"
 
 
 def tally_log(

@@ -41,6 +41,14 @@ from interleaf.tally import Tally
 
 MIN_CHANCE, MAX_CHANCE = 1e-9, 0.99  # chance of a click
 ROUNDS = 50  # of EM
+MAX_PAGES = 20_000  # different pages of rankings
+MIN_PAGES = 100
+MIN_USERS = 20
+STEPS = 5
+NO_RANKINGS = (
+    "no list in the log has both the ranks of its documents and those of the documents that are not shown; log the "
+    "rankings (LogWriter's rankings=True), or give the two rankings of each query as files (--rankings)"
+)
 
 
 def leans_of(ranks: Array, counts: Array) -> Array:
@@ -139,14 +147,6 @@ def tilt(chances: Array, logarithms: Array) -> Array:
     return np.asarray(np.minimum(chances * np.exp(logarithms), MAX_CHANCE))
 
 
-MAX_PAGES = 20_000  # different pages of rankings
-MIN_PAGES = 100
-MIN_USERS = 20
-STEPS = 5
-NO_RANKINGS = (
-    "no list in the log has both the ranks of its documents and those of the documents that are not shown; log the "
-    "rankings (LogWriter's rankings=True), or give the two rankings of each query as files (--rankings)"
-)
 Rankings = Mapping[str, Sequence[str]]  # of one ranker, by query
 Setting = tuple[str, str]  # a method and a scheme
 

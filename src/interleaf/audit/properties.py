@@ -38,6 +38,10 @@ from interleaf.kernels.jit import plain
 from interleaf.methods.registry import Claims, resolve
 from interleaf.methods.schemes import VARIANTS, Scheme, scheme_of
 
+FAIR_LIFT = "fair to clicks by rank only"
+FAITHFUL_LIFT = "faithful: the clicks of each ranker's own list, if people click by rank and document"
+NO_SCHEME = PropertyVerdict(None, 0, note="the method compares nothing")
+
 
 def find_unfair_lift(world: SmallWorld, enumeration: Enumeration) -> Iterator[Counterexample | None]:
     """For a click at each rank, whether the expected value is the same for all rankers: values of clicks add up."""
@@ -121,9 +125,6 @@ def _dominates(ranking: tuple[str, ...], other: tuple[str, ...], relevant: tuple
 
 Walk = list[tuple[SmallWorld, Enumeration]]
 Progress = Callable[[int, int], None]
-FAIR_LIFT = "fair to clicks by rank only"
-FAITHFUL_LIFT = "faithful: the clicks of each ranker's own list, if people click by rank and document"
-NO_SCHEME = PropertyVerdict(None, 0, note="the method compares nothing")
 
 # Ways to click that prefer relevant documents (True) to others at every rank.
 CORRELATED: Mapping[str, ClickModel] = {

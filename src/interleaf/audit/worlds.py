@@ -29,6 +29,7 @@ from interleaf.methods.schemes import Scheme, SchemeForm
 
 Shown = tuple[tuple[Document, ...], tuple[int, ...] | None]
 Ranks = tuple[int, ...]
+DOCUMENTS = "abcd"
 
 
 def distribution(rankings: Rankings, method: str, k: int) -> dict[Shown, Fraction]:
@@ -151,9 +152,6 @@ def _mark_clicks(clicks: Ranks, shown: Shown) -> Array:
     clicked = np.zeros(len(shown[0]), np.bool_)
     clicked[[rank - 1 for rank in clicks]] = True
     return clicked
-
-
-DOCUMENTS = "abcd"
 
 
 class SmallWorld(NamedTuple):

@@ -40,6 +40,8 @@ LARGEST = 15.0  # a larger weight is taken to diverge: e^15 is three million
 RIDGE = 0.15  # a prior with a standard deviation of 2.6: no click in a hundred trials counts as half a click
 HELD = 0.5  # a weight that moves farther with a hundredth of the penalty would diverge without it
 _CHUNK = 65_536
+ODDS, PROBABILITY = "odds", "probability"
+FORMAT = 1
 
 
 class Fit(NamedTuple):
@@ -136,8 +138,6 @@ def probability(scores: Array) -> Array:
     return chances
 
 
-ODDS, PROBABILITY = "odds", "probability"
-FORMAT = 1
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Magnitude = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]

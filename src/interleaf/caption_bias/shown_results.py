@@ -27,6 +27,20 @@ from interleaf.log.schema import SCHEMA
 QUERY = "interleaf-query"  # the salt of its hash
 NO_CAPTIONS = "no captions"
 UNEVEN = "more or fewer captions than documents"
+ALL = "all queries"
+HEAD, BODY, TAIL = FREQUENCIES = ("head", "body", "tail")
+ENHANCED, NAVIGATIONAL, REST = TYPES = ("enhanced navigational", "navigational", "non-navigational")
+SEGMENTS = (ALL, *FREQUENCIES, *TYPES)
+SHARE = 0.2
+BITS = 1.0  # the largest entropy of the clicks of a navigational query
+MIN_CLICKS = 5  # a query with fewer clicks counts as non-navigational, because their entropy is unreliable
+_BITS, _PER_WORD, _MASK = 2, 32, np.uint64(3)
+NEVER, ALWAYS = "no result has it", "all results have it"
+NO_CLICK = "none of the few results that have it was clicked"
+ALL_CLICKED = "all of the few results that have it were clicked"
+FOLLOWS = "follows from the features before it"
+P_VALUE = 0.001  # features with a larger one are left out
+_ALIASED = 1e-9  # the share of a column's sum of squares that earlier columns do not explain
 
 
 @dataclass(frozen=True)
@@ -117,15 +131,6 @@ def results_of(batch: pa.RecordBatch, task: Task, repeated: Array, dropped: Coun
     dropped.update(decoding.dropped)
 
 
-ALL = "all queries"
-HEAD, BODY, TAIL = FREQUENCIES = ("head", "body", "tail")
-ENHANCED, NAVIGATIONAL, REST = TYPES = ("enhanced navigational", "navigational", "non-navigational")
-SEGMENTS = (ALL, *FREQUENCIES, *TYPES)
-SHARE = 0.2
-BITS = 1.0  # the largest entropy of the clicks of a navigational query
-MIN_CLICKS = 5  # a query with fewer clicks counts as non-navigational, because their entropy is unreliable
-
-
 class QueryCounts(MergeableSums):
     """How often each query was issued, and each of its documents clicked."""
 
@@ -172,9 +177,6 @@ class QueryKinds(NamedTuple):
             **{name: frequency == name for name in FREQUENCIES},
             **{ENHANCED: enhanced, NAVIGATIONAL: navigational, REST: ~enhanced & ~navigational},
         }
-
-
-_BITS, _PER_WORD, _MASK = 2, 32, np.uint64(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,14 +232,6 @@ def _unpack(words: Sequence[Array], columns: int) -> Array:
         word, place = divmod(feature - FIRST, _PER_WORD)
         codes[:, feature] = (words[1 + word] >> np.uint64(_BITS * place) & _MASK).astype(np.int8) - 1
     return codes
-
-
-NEVER, ALWAYS = "no result has it", "all results have it"
-NO_CLICK = "none of the few results that have it was clicked"
-ALL_CLICKED = "all of the few results that have it were clicked"
-FOLLOWS = "follows from the features before it"
-P_VALUE = 0.001  # features with a larger one are left out
-_ALIASED = 1e-9  # the share of a column's sum of squares that earlier columns do not explain
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,12 @@ CANDIDATES = 32
 MIN_SHARE = 0.1  # smallest share of the results that have a tuned feature
 SWEEPS = 5
 GAIN = 1e-6  # smaller gains of log-likelihood are rounding errors
+TINY = 1e-300  # a variance of 0 means that all queries agree exactly
+BASELINE, HIGHLIGHTING, DOCUMENT_WISE, PAIRWISE, COMBINED = MODELS = (
+    "baseline", "highlighting", "document-wise", "pairwise", "combined",
+)  # fmt: skip
+NOT_SIGNIFICANT = "not significant: p = {:.2g}"
+BETWEEN_QUERIES = "not significant between queries: p = {:.2g}"
 
 
 class MeasureCounts(MergeableSums):
@@ -148,14 +154,6 @@ class DiagnosisSettings:
     def training(self, bucket: Array) -> Array:
         """Which buckets the models are fitted to; the others are held out."""
         return bucket < round(BUCKETS * (1 - self.held_out))
-
-
-TINY = 1e-300  # a variance of 0 means that all queries agree exactly
-BASELINE, HIGHLIGHTING, DOCUMENT_WISE, PAIRWISE, COMBINED = MODELS = (
-    "baseline", "highlighting", "document-wise", "pairwise", "combined",
-)  # fmt: skip
-NOT_SIGNIFICANT = "not significant: p = {:.2g}"
-BETWEEN_QUERIES = "not significant between queries: p = {:.2g}"
 
 
 def features_of(name: str, features: Sequence[CaptionFeature]) -> list[str]:

@@ -44,6 +44,10 @@ from interleaf.stats.compare import Estimate, estimate
 from interleaf.tally.bucket_sums import reordered_columns
 
 MIN_QUERIES = 10
+PLAIN = "plain"
+KINDS = (PLAIN, ODDS, PROBABILITY)
+CLICK, DEDUPED = "click", "click_deduped"
+_OWNERS: dict[str, str] = {DropReason.NO_TEAMS: "no owners of results are logged"}
 
 
 class Gradients(MergeableSums):
@@ -102,12 +106,6 @@ def estimate_from_influence(
     radius = (one.interval[1] - one.value) * error / one.error
     p_value = float(2 * stdtr(one.effective_units - 1, -abs(one.value) / error))
     return replace(one, error=error, interval=(one.value - radius, one.value + radius), p_value=p_value)
-
-
-PLAIN = "plain"
-KINDS = (PLAIN, ODDS, PROBABILITY)
-CLICK, DEDUPED = "click", "click_deduped"
-_OWNERS: dict[str, str] = {DropReason.NO_TEAMS: "no owners of results are logged"}
 
 
 @dataclass(frozen=True)

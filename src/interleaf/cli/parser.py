@@ -14,6 +14,26 @@ from interleaf.errors import DataError, did_you_mean
 from interleaf.execution.options import LogOptions
 from interleaf.methods.registry import DEFAULT
 
+SHELLS = ("bash", "zsh", "fish")
+_BASH = """\
+_interleaf() {{
+    local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} verb=${{COMP_WORDS[1]}} words=""
+    if [ "$COMP_CWORD" = 1 ]; then
+        words={verbs}
+    else
+        case "$verb $previous" in
+{values}
+        esac
+        case "$verb $word" in
+{options}
+        esac
+    fi
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o bashdefault -o default -F _interleaf interleaf
+"""
+_ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+
 
 class Help(argparse.RawDescriptionHelpFormatter):
     """Help texts that end with the default of the option, unless they already have it."""
@@ -195,27 +215,6 @@ def add_method_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for a method and the number of documents."""
     parser.add_argument("--method", default=DEFAULT, metavar="SPEC", help="method, such as 'probabilistic(tau=3)'")
     parser.add_argument("-k", type=int, default=10, help="number of documents to show")
-
-
-SHELLS = ("bash", "zsh", "fish")
-_BASH = """\
-_interleaf() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} verb=${{COMP_WORDS[1]}} words=""
-    if [ "$COMP_CWORD" = 1 ]; then
-        words={verbs}
-    else
-        case "$verb $previous" in
-{values}
-        esac
-        case "$verb $word" in
-{options}
-        esac
-    fi
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
-}}
-complete -o bashdefault -o default -F _interleaf interleaf
-"""
-_ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
 
 
 class Command(NamedTuple):

@@ -47,6 +47,19 @@ from interleaf.stats.bootstrap import intervals, poisson_weights
 SUMS = ".sums"
 VERSION = 1
 MAX_EXPERIMENTS = 1000
+FOLDS = 16
+RESAMPLES = 200
+TYPICAL: dict[str, tuple[tuple[tuple[int, float], ...], int]] = {  # pages as (rank, dwell) in order, and which click
+    "the only click, at rank 1, for 10 s": (((1, 10.0),), 0),
+    "the only click, at rank 1, for 45 s": (((1, 45.0),), 0),
+    "the only click, at rank 1, for 150 s": (((1, 150.0),), 0),
+    "the only click, at rank 5, for 10 s": (((5, 10.0),), 0),
+    "the only click, at rank 5, for 150 s": (((5, 150.0),), 0),
+    "first of two, at rank 1, for 10 s": (((1, 10.0), (3, 150.0)), 0),
+    "then the last, at rank 3, for 150 s": (((1, 10.0), (3, 150.0)), 1),
+    "first of two, at rank 1, for 150 s": (((1, 150.0), (3, 10.0)), 0),
+    "then the last, at rank 3, for 10 s": (((1, 150.0), (3, 10.0)), 1),
+}
 
 
 @dataclass(eq=False)
@@ -173,21 +186,6 @@ def _count_batch(training: TrainingSums, batch: pa.RecordBatch, task: Task, repe
             moments = training.pairs.setdefault(pair, Moments.empty(len(training.features)))
             some, sign = decoded.has_event, 1 if design.rankers[0] == first else -1
             moments.add(buckets.buckets(decoded.unit[some]), scored.columns[some] * sign)
-
-
-FOLDS = 16
-RESAMPLES = 200
-TYPICAL: dict[str, tuple[tuple[tuple[int, float], ...], int]] = {  # pages as (rank, dwell) in order, and which click
-    "the only click, at rank 1, for 10 s": (((1, 10.0),), 0),
-    "the only click, at rank 1, for 45 s": (((1, 45.0),), 0),
-    "the only click, at rank 1, for 150 s": (((1, 150.0),), 0),
-    "the only click, at rank 5, for 10 s": (((5, 10.0),), 0),
-    "the only click, at rank 5, for 150 s": (((5, 150.0),), 0),
-    "first of two, at rank 1, for 10 s": (((1, 10.0), (3, 150.0)), 0),
-    "then the last, at rank 3, for 150 s": (((1, 10.0), (3, 150.0)), 1),
-    "first of two, at rank 1, for 150 s": (((1, 150.0), (3, 10.0)), 0),
-    "then the last, at rank 3, for 10 s": (((1, 150.0), (3, 10.0)), 1),
-}
 
 
 def learn(

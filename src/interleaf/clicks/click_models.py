@@ -23,6 +23,13 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel, plain, ready, reseed, start
 from interleaf.kernels.randomness import Key, Randomness, Tree, key_names, key_of, pick_weighted, toss
 
+_RELEASED = "the code released with O17"
+_OLDER = f"{_RELEASED}, and an older framework for online evaluation"
+_H11 = (
+    "H11, sections 5.1 and 6.3: clicks follow from the text (.8 for the best grade, halved with every grade below); "
+    "the stop probabilities are unverified: the text says no more than that they rise with the grade"
+)
+
 
 class ClickModel(ABC):
     """Clicks are ranks in the shown list, 1 = top, as `interleaf.credit` takes them."""
@@ -339,13 +346,6 @@ class ClickTable:
             return self.click, self.stop
         return _evenly(self.click, grades), _evenly(self.stop, grades)
 
-
-_RELEASED = "the code released with O17"
-_OLDER = f"{_RELEASED}, and an older framework for online evaluation"
-_H11 = (
-    "H11, sections 5.1 and 6.3: clicks follow from the text (.8 for the best grade, halved with every grade below); "
-    "the stop probabilities are unverified: the text says no more than that they rise with the grade"
-)
 
 TABLES = (
     ClickTable("perfect", 5, (0, 0.2, 0.4, 0.8, 1), (0, 0, 0, 0, 0), f"O17, Table 2; {_RELEASED}"),

@@ -23,6 +23,12 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import ResolvedMethod, resolve
 
 BROKEN = "a logged ranking of {!r} that is missing, or has a null or a document twice"
+NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot compute it"
+NEVER_SHOWN = "a list that its own method would never show"
+NOT_RANKED = "no new rankings for its query"
+NO_LOGARITHM = "a log_probability that is not the logarithm of a probability"
+UNKNOWN = "unknown method: {}"
+ROUNDING = 1e-9  # rounding error by which a log_probability may be above 0
 
 
 class LoggedRankings:
@@ -72,14 +78,6 @@ class LoggedRankings:
             problem = f"ranker {name!r} ranks query {query!r} differently in {first_design} and in {design}"
             raise DataError(f"{problem}; name the version (--version) or the experiment, or give its rankings")
         self.changed[name].add(query)
-
-
-NO_QUERY, NO_CHANCE = "no query", "no list probability: it is not logged, and {} cannot compute it"
-NEVER_SHOWN = "a list that its own method would never show"
-NOT_RANKED = "no new rankings for its query"
-NO_LOGARITHM = "a log_probability that is not the logarithm of a probability"
-UNKNOWN = "unknown method: {}"
-ROUNDING = 1e-9  # rounding error by which a log_probability may be above 0
 
 
 class OldRows(NamedTuple):

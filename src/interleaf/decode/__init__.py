@@ -41,6 +41,27 @@ from interleaf.log.drop_reasons import DropReason, EventFate
 from interleaf.methods.registry import ONE_LIST
 
 _PRIME, _START = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)
+CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough for the CPU's caches
+COLUMNS = (
+    *("experiment", "version", "impression", "time", "unit", "query", "arm", "method", "rankers"),
+    *(
+        "ranks",
+        "unshown_ranks",
+        "lengths",
+        "union",
+        "teams",
+        "choices",
+        "relaxed",
+        "excluded",
+        "latency",
+        "characters",
+        "fallback_reason",
+        "epoch",
+    ),
+    *("events.event", "events.kind", "events.rank", "events.time"),
+)
+FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
+LARGE = ("documents", "rankings")  # read only if another column is missing
 
 
 class Design(NamedTuple):
@@ -112,30 +133,6 @@ def _mark_lists(offsets: Array, places: Array, marks: Array) -> None:
         for place in range(offsets[row], offsets[row + 1]):
             mark = (mark ^ np.uint64(places[place] + 1)) * _PRIME
         marks[row] = mark
-
-
-CELLS = 2**18  # ranks held at a time (rows x rankers x positions), few enough for the CPU's caches
-
-COLUMNS = (
-    *("experiment", "version", "impression", "time", "unit", "query", "arm", "method", "rankers"),
-    *(
-        "ranks",
-        "unshown_ranks",
-        "lengths",
-        "union",
-        "teams",
-        "choices",
-        "relaxed",
-        "excluded",
-        "latency",
-        "characters",
-        "fallback_reason",
-        "epoch",
-    ),
-    *("events.event", "events.kind", "events.rank", "events.time"),
-)
-FIRST, LAST = 631_152_000_000_000, 7_258_118_400_000_000  # the years 1990 to 2199, in microseconds from 1970
-LARGE = ("documents", "rankings")  # read only if another column is missing
 
 
 class Decoded(NamedTuple):

@@ -19,6 +19,11 @@ from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import kernel
 from interleaf.log.drop_reasons import DropReason
 
+ABSENT = "(none)"
+MAX_LENGTH = 100  # characters of a query that are shown
+NO_QUERY = -1
+_SHIFT = np.uint64(44)
+
 
 class ListColumn(NamedTuple):
     """A column of lists: row i holds values[offsets[i]:offsets[i + 1]], unless it is null."""
@@ -138,9 +143,6 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         raise DataError(f"a column of type {array.type} holds what {kind} cannot: {problem}") from None
 
 
-ABSENT = "(none)"
-
-
 @dataclass(frozen=True)
 class Exclusion:
     """Rows to exclude: by attribute values, by unit, or because their unit has too many impressions.
@@ -219,11 +221,6 @@ def excluded_rows(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, craw
         rule = f"units of more than {exclusion.max_impressions:,} impressions"
         found[DropReason.EXCLUDED.of(rule)] = np.isin(unit, crawlers)
     return found
-
-
-MAX_LENGTH = 100  # characters of a query that are shown
-NO_QUERY = -1
-_SHIFT = np.uint64(44)
 
 
 def query_numbers(batch: pa.RecordBatch) -> Array:

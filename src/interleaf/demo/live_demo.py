@@ -40,6 +40,23 @@ from interleaf.store.sql import open_store
 
 HOST, MAX_PORT = "127.0.0.1", 65_535
 MAX_START, MAX_END = 60.0, 5  # seconds to start and to end
+_PAGES: Environment = templates(("interleaf.demo", "pages"))
+COOKIE = "interleaf-demo"
+MAX_QUERY = 200
+EXAMPLES = ("OrderedDict", "parse command line", "temporary file", "json.dumps", "send mail", "run process timeout")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "private, no-cache",  # going back shows the same list
+}
+NAME = "demo"
+PLANNED_UNITS, HOLDOUT = 300, 0.05
+MAX_WAIT = 300.0  # seconds to wait for an answer: the first ones compile, which takes a minute on a slow machine
+_PATH = f"/v1/experiments/{NAME}"
+PIPED = 5.0  # seconds between two lines in a pipe
+LOOK = 1.1  # seconds between two reads of the report, which the service computes once per second
+SERVICE_TIMEOUT = 30.0  # seconds to wait for the service, which may be compiling
+TOLD = 500  # searches from which the true quality is computed
 
 
 def listen(port: int = 0) -> socket.socket:
@@ -76,15 +93,6 @@ def serve_app(app: Starlette, place: socket.socket) -> Iterator[None]:
         thread.join(2 * MAX_END)
 
 
-_PAGES: Environment = templates(("interleaf.demo", "pages"))
-COOKIE = "interleaf-demo"
-MAX_QUERY = 200
-EXAMPLES = ("OrderedDict", "parse command line", "temporary file", "json.dumps", "send mail", "run process timeout")
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Cache-Control": "private, no-cache",  # going back shows the same list
-}
 Piece = tuple[str, bool]
 
 
@@ -170,12 +178,6 @@ def _sheet(request: Request) -> Response:
     return Response(sheet, headers=HEADERS, media_type="text/css")
 
 
-NAME = "demo"
-PLANNED_UNITS, HOLDOUT = 300, 0.05
-MAX_WAIT = 300.0  # seconds to wait for an answer: the first ones compile, which takes a minute on a slow machine
-_PATH = f"/v1/experiments/{NAME}"
-
-
 def begin(client: Client, rankers: Sequence[str]) -> None:
     """Create and start the experiment `demo`, or continue the one that runs in the store already."""
     settings = {"name": NAME, "rankers": list(rankers), "planned_units": PLANNED_UNITS}
@@ -200,9 +202,6 @@ def read_report(client: Client) -> Report | None:
     """The current report; None before the first list was shown."""
     reports = client.call("GET", f"{_PATH}/report", timeout=MAX_WAIT)["reports"]
     return Report.from_dict(next(iter(reports.values()))) if reports else None
-
-
-PIPED = 5.0  # seconds between two lines in a pipe
 
 
 def line_of(report: Report | None) -> str:
@@ -245,11 +244,6 @@ class RunningLine:
     def end(self, line: str) -> None:
         """Print the last line."""
         print(("\r\x1b[K" if self._is_terminal else "") + line, file=self._out, flush=True)
-
-
-LOOK = 1.1  # seconds between two reads of the report, which the service computes once per second
-SERVICE_TIMEOUT = 30.0  # seconds to wait for the service, which may be compiling
-TOLD = 500  # searches from which the true quality is computed
 
 
 @dataclass(frozen=True)

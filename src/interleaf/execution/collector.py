@@ -36,6 +36,12 @@ from interleaf.tally.units import Sample
 
 ROOM = 500_000  # rows held in memory
 PARTS = 64
+MAX_TALLIES = 1000
+MAX_EXAMPLES = 10  # in a report
+MAX_KINDS = 100  # kinds of events that are noted, besides those that count
+MAX_OTHERS = 10  # causes that are counted separately
+LEFT_OUT = Fact.OTHER_EXPERIMENT, Fact.OTHER_METHOD, Fact.OTHER_RANKERS, Fact.OTHER_VERSION
+UNUSED = Fact.OTHER_VERSION.of("that cannot be used")
 
 
 class SessionRows:
@@ -153,14 +159,6 @@ def _opens(unit: Array, gaps: Array, timeout: int) -> Array:
     opens = np.ones(len(unit), np.bool_)
     opens[1:] = (unit[1:] != unit[:-1]) | (gaps >= timeout)
     return opens
-
-
-MAX_TALLIES = 1000
-MAX_EXAMPLES = 10  # in a report
-MAX_KINDS = 100  # kinds of events that are noted, besides those that count
-MAX_OTHERS = 10  # causes that are counted separately
-LEFT_OUT = Fact.OTHER_EXPERIMENT, Fact.OTHER_METHOD, Fact.OTHER_RANKERS, Fact.OTHER_VERSION
-UNUSED = Fact.OTHER_VERSION.of("that cannot be used")
 
 
 Group = tuple[str, int, frozenset[str]]

@@ -27,6 +27,11 @@ MAX_RANKERS = 100
 NEW = "new"
 STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_BUDGET, STOP_GUARDRAIL = "decided", "alike", "broken", "budget", "guardrail"
 STOP_RULES = (STOP_DECIDED, STOP_ALIKE, STOP_BROKEN, STOP_GUARDRAIL, STOP_BUDGET)
+AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", "value of "
+# The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
+AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
+NOTES = ("owner", "hypothesis", "description", "tags")
+EDITABLE = (*NOTES, "stop_when", "max_units")  # they change no list and no number: they can always be edited
 
 
 def _check_kinds(weights: Mapping[str, float]) -> Mapping[str, float]:
@@ -390,9 +395,4 @@ class Experiment:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
 
-AA_SCHEME, AA_VALUE_SCHEME, WEIGHTED, VALUE_OF = "binary", "click", "weighted", "value of "
-# The default method of an A/A test: chance gives each of its documents an owner, also where the rankings are identical.
-AA_METHOD = next(row.name for row in methods() if AA_SCHEME in row.rankless_schemes)
 SETTINGS = fields_of(Experiment)
-NOTES = ("owner", "hypothesis", "description", "tags")
-EDITABLE = (*NOTES, "stop_when", "max_units")  # they change no list and no number: they can always be edited

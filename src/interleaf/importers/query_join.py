@@ -29,6 +29,18 @@ from interleaf.methods.registry import show_unchanged
 KNOWN = 0.95  # share of queries that must have an id to use it as the unit
 JOINING = 0.05  # below this share, hits and events use different ids, and matches are accidental
 UNMIXED = 7  # lists with one owner each, and none with two; in a log of mixed lists the chance is at most 1/128
+NOBODY = -1
+_TYPES = {column.name: column.type for column in schema.COLUMNS}
+LEFT_OUT = -(2**31)  # the rank of an event that does not count
+OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
+REASONS = {
+    INTERNAL: ImportNote.PLACED_BY_INTERNAL_ID,
+    ORDINAL: ImportNote.PLACED_BY_ORDINAL,
+    SHOWN: ImportNote.IMPRESSION_EVENT,
+    NOT_SHOWN: ImportNote.EVENT_NOT_ON_LIST,
+    NO_DOCUMENT: ImportNote.EVENT_WITHOUT_DOCUMENT,
+    NO_ORDINAL: ImportNote.UNREADABLE_ORDINAL,
+}
 
 
 @dataclass
@@ -139,10 +151,6 @@ class LogEvidence:
         return sorted(self.owners)
 
 
-NOBODY = -1
-_TYPES = {column.name: column.type for column in schema.COLUMNS}
-
-
 class Foreign:
     """Computes the columns of lists of other systems from the evidence of the whole log, and counts problems."""
 
@@ -223,18 +231,6 @@ def attribute_maps(different: list[dict[str, str]], places: Array) -> pa.Array:
 
 def _numbers(owners: pa.Array, rankers: list[str]) -> Array:
     return np.asarray(pc.fill_null(pc.index_in(owners, pa.array(rankers, pa.string())), NOBODY))
-
-
-LEFT_OUT = -(2**31)  # the rank of an event that does not count
-OBJECT, RANK, INTERNAL, ORDINAL, SHOWN, NOT_SHOWN, NO_DOCUMENT, NO_ORDINAL = range(8)
-REASONS = {
-    INTERNAL: ImportNote.PLACED_BY_INTERNAL_ID,
-    ORDINAL: ImportNote.PLACED_BY_ORDINAL,
-    SHOWN: ImportNote.IMPRESSION_EVENT,
-    NOT_SHOWN: ImportNote.EVENT_NOT_ON_LIST,
-    NO_DOCUMENT: ImportNote.EVENT_WITHOUT_DOCUMENT,
-    NO_ORDINAL: ImportNote.UNREADABLE_ORDINAL,
-}
 
 
 def place_events(

@@ -31,6 +31,8 @@ from interleaf.metrics.judged import Qrels, read_qrels
 
 AT_ONCE = 1024
 LOG_RANKINGS = "log the rankings (LogWriter's rankings=True)"
+UNKNOWN = "NA"
+_ESCAPED = re.compile(r"\\([\"'/\\])")  # the logs of 2013 escape as JSON does, on top of XML
 
 
 def export_trec(source: Any, folder: str | Path) -> Counter[str]:
@@ -115,10 +117,6 @@ def compose(
 
     counts["impressions"] = write_batches(out, batches())
     return +counts
-
-
-UNKNOWN = "NA"
-_ESCAPED = re.compile(r"\\([\"'/\\])")  # the logs of 2013 escape as JSON does, on top of XML
 
 
 def read_trec_session(

@@ -40,6 +40,8 @@ from interleaf.log.record_batches import write_batches
 AnswerReader = Callable[[dict[str, Any], Counter[str]], tuple[Record, Any]]
 MAX_ENTRIES = 4096  # records held as Python objects at a time
 _decode_answer = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
+_DEFAULTS = ImportOptions()
+UNPACKED = 8  # a guess: a gzip file is this many times smaller than its text
 
 
 class UbiReader:
@@ -120,10 +122,6 @@ class UbiReader:
             action = record.create if record.index is UNSET else record.index
             return action.id if type(action) is Action else None
         return None
-
-
-_DEFAULTS = ImportOptions()
-UNPACKED = 8  # a guess: a gzip file is this many times smaller than its text
 
 
 def import_ubi(source: Paths, out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:

@@ -50,6 +50,8 @@ _KINDS = (np.int8, np.int16, np.int32)
 _UNIT = 12  # bytes: whole 32-bit integers, and whole groups of base64
 _ROWS = 4096  # rows that are decoded at a time, few enough for the processor's cache
 Columns = dict[str, pa.Array]
+MAX_ID = 100  # characters of a client_id and of a session_id, by UBI's schema
+QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 
 def texts_of(row: Mapping[str, Any]) -> dict[str, str]:
@@ -212,10 +214,6 @@ def _shared_value(name: str, text: str | None) -> Any:
     if text is None or pa.types.is_string(column.type):
         return text
     return of_field(name, lambda one: RULES[name].check(_parse(one)), text)
-
-
-MAX_ID = 100  # characters of a client_id and of a session_id, by UBI's schema
-QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 
 def export_ubi(

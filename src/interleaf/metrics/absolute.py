@@ -18,6 +18,9 @@ from interleaf.kernels.arrays import Array
 from interleaf.stats.compare import Estimate, difference, jackknife
 
 GAP = 30 * 60  # seconds, C12's
+MEAN, MEDIAN = "mean", "median"
+_QUERIES, _CLICKED, _SESSIONS = "queries", "queries with a click", "sessions"
+LEVEL = 0.05
 
 
 class Sessions(NamedTuple):
@@ -85,9 +88,6 @@ def totals(number: Array, counts: Array) -> Array:
     summed = np.zeros((int(number.max(initial=-1)) + 1, *counts.shape[1:]), counts.dtype)
     np.add.at(summed, number, counts)
     return summed
-
-
-MEAN, MEDIAN = "mean", "median"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,6 @@ def _mean_inverse(pages: QueryPages) -> Array:
     return np.where(pages.any_click, gains / np.maximum(pages.clicked.sum(axis=1), 1), np.nan)
 
 
-_QUERIES, _CLICKED, _SESSIONS = "queries", "queries with a click", "sessions"
 METRICS: dict[str, AbsoluteMetric] = {
     name: AbsoluteMetric(name, title, rises, why, over, MEDIAN if name.endswith("_click") else MEAN, values)
     for name, title, rises, why, over, values in (
@@ -222,9 +221,6 @@ def value(metric: AbsoluteMetric, pages: QueryPages, per_user: bool = False) -> 
     if per_user:
         return float(by_user(values, pages.units, metric.statistic)[1].mean())
     return float(np.nanmean(values) if metric.statistic == MEAN else np.nanmedian(values))
-
-
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from interleaf.proxy.config import SOLR, ProxyConfig, split_address
 from interleaf.proxy.search import parser_of
 from interleaf.proxy.search_requests import Incoming, merge_patch
 
+EXAMPLE = "running shoes"
+
 
 def run_proxy(config: ProxyConfig) -> None:
     """Answer requests in this process."""
@@ -55,9 +57,6 @@ def _check_address(host: str, port: int) -> None:
         except OSError as error:  # another program listens there
             where = f"{host}, port {port}"
             raise InterleafError(f"cannot listen on {where}: {error.strerror}; give another [proxy] listen") from None
-
-
-EXAMPLE = "running shoes"
 
 
 def describe(config: ProxyConfig) -> Iterator[str]:

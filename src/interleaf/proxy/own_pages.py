@@ -29,6 +29,12 @@ MAX_EVENTS = 1000  # of an impression in an hour, from browsers
 BROWSER, LINK, UBI = "browser", "link", "ubi"  # where an event comes from
 TAKEN, IGNORED, UNMATCHED = "taken", "ignored", "unmatched"
 _decode_events = decoder(EventsRequest)
+BULK = "/_bulk"
+PREFIX = "/_interleaf/"
+MAX_EVENTS_BODY = 100_000  # bytes
+_SERVICE_EVENTS, _OWN_EVENTS = b'"/v1/events"', b'"/_interleaf/events"'  # where the script sends events
+_SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+_SCRIPT = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
 
 
 @dataclass
@@ -129,9 +135,6 @@ def _find_rank(attributes: Any, documents: list[str]) -> int | None:
     return ordinal if is_rank and name is None else None
 
 
-BULK = "/_bulk"
-
-
 def read_records(path: str, body: bytes, answer: bytes, index: str) -> list[Any] | None:
     """The records that the engine has stored in this index; None if its answer does not say which these are.
 
@@ -181,14 +184,6 @@ def _decode(text: bytes) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-PREFIX = "/_interleaf/"
-MAX_EVENTS_BODY = 100_000  # bytes
-_SERVICE_EVENTS, _OWN_EVENTS = b'"/v1/events"', b'"/_interleaf/events"'  # where the script sends events
-_SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-
-_SCRIPT = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*"}
 
 
 class OwnPages:

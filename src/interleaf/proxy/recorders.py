@@ -23,6 +23,8 @@ from interleaf.server.rate_limits import Bots
 
 MAX_WAITING = 5000  # records that wait for the thread; above it, they are dropped and counted
 log = logging.getLogger("interleaf.proxy")
+REFRESH_SECONDS = 10.0  # a start or a stop of the experiment is noticed within this time
+TIMEOUT_SECONDS = 2.0
 
 
 class Running(NamedTuple):
@@ -142,10 +144,6 @@ class LogRecorder:
     def close(self) -> None:
         self._thread.close()
         self._writer.close()
-
-
-REFRESH_SECONDS = 10.0  # a start or a stop of the experiment is noticed within this time
-TIMEOUT_SECONDS = 2.0
 
 
 class ServiceRecorder:

@@ -29,6 +29,8 @@ from interleaf.proxy.tokens import Signer, make_link
 MAX_LISTS = 20_000  # keys of lists
 KEEP_LISTS = 1800.0  # a further page, or an event, belongs to a list that is not older
 REPEAT_SECONDS = 60.0  # the same search of the same user within this time is the same impression
+KEEP_DEFAULTS = 60.0  # a change of the engine's configuration is noticed within this time
+MAX_KNOWN = 1000  # requests whose answers are kept
 
 
 @dataclass
@@ -313,10 +315,6 @@ def _count_mixed(arm: str, rankings: Mapping[str, list[str] | None], control: st
 
 def _clean_query(text: str) -> str:
     return clean_text(text, limits.MAX_QUERY)
-
-
-KEEP_DEFAULTS = 60.0  # a change of the engine's configuration is noticed within this time
-MAX_KNOWN = 1000  # requests whose answers are kept
 
 
 class EngineDefaults:

@@ -22,6 +22,7 @@ Pairs = list[tuple[str, str]]
 RawHeaders = Sequence[tuple[bytes, bytes]]
 MAX_PARAMETERS, MAX_QUERY_ID = 1000, 200
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+STEP = 1e-6  # the smallest relative difference of two scores that follow each other: more than a 32 bit number resolves
 
 
 @dataclass
@@ -306,9 +307,6 @@ def _read_cookies(headers: RawHeaders) -> dict[str, str]:
                 key, _, value = part.strip().partition("=")
                 cookies.setdefault(key, value)
     return cookies
-
-
-STEP = 1e-6  # the smallest relative difference of two scores that follow each other: more than a 32 bit number resolves
 
 
 def decrease(scores: Sequence[float | None]) -> list[float | None]:

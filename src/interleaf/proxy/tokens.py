@@ -13,6 +13,9 @@ from urllib.parse import urlencode, urlsplit
 from interleaf.errors import InterleafError
 
 MIN_SECRET = 16  # bytes
+CLICK = "/_interleaf/click"
+MAX_URL = 2000
+_PURPOSE = "link"
 
 
 class Signer:
@@ -47,11 +50,6 @@ def read_signer(path: Path | None) -> Signer:
     if len(secret) < MIN_SECRET:
         raise InterleafError(f"{path} holds {len(secret)} bytes; a secret has at least {MIN_SECRET}")
     return Signer(secret)
-
-
-CLICK = "/_interleaf/click"
-MAX_URL = 2000
-_PURPOSE = "link"
 
 
 class LinkTarget(NamedTuple):

@@ -17,6 +17,15 @@ from interleaf.proxy.codes import UpstreamCode, UpstreamError
 
 MAX_BUFFERED = 256 * 1024  # bytes of a body that wait for the reader; above it, the engine has to wait
 MAX_HEAD = 64 * 1024  # bytes of the headers of an answer
+IDLE_SECONDS = 20.0  # an idle connection is used again within this time: engines close idle ones later
+VIA = b"\r\nvia: 1.1 interleaf\r\n"
+IDEMPOTENT = {b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"}  # may be sent again on another connection
+SEARCHES = {b"_search", b"_msearch", b"select"}  # ends of paths that only read, whatever the method
+# Headers that concern one connection only (RFC 9110, 7.6.1). `expect` is answered by the proxy's own server.
+HOP_BY_HOP = {
+    *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+    *(b"proxy-authenticate", b"proxy-authorization", b"expect"),
+}
 
 
 class AnswerHead(NamedTuple):
@@ -211,15 +220,6 @@ class UpstreamConnection(asyncio.Protocol):
 
 Headers = Sequence[tuple[bytes, bytes]]
 Body = bytes | AsyncIterator[bytes]
-IDLE_SECONDS = 20.0  # an idle connection is used again within this time: engines close idle ones later
-VIA = b"\r\nvia: 1.1 interleaf\r\n"
-IDEMPOTENT = {b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"}  # may be sent again on another connection
-SEARCHES = {b"_search", b"_msearch", b"select"}  # ends of paths that only read, whatever the method
-# Headers that concern one connection only (RFC 9110, 7.6.1). `expect` is answered by the proxy's own server.
-HOP_BY_HOP = {
-    *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
-    *(b"proxy-authenticate", b"proxy-authorization", b"expect"),
-}
 
 
 @dataclass(frozen=True)

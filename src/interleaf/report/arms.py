@@ -29,6 +29,17 @@ from interleaf.tally.units import ARMS, SUMS
 
 NO_SESSIONS = "impressions were not grouped into sessions (sessions=1800 groups them)"
 MEDIAN = "a median of a histogram, without an error"
+DIFFERENT_PEOPLE = "each person sees the list of one ranker, so no list and no person can prefer one"
+NOT_COMPUTED = (
+    *("per_person_estimate", "per_person_interval", "per_search_estimate", "per_search_interval"),
+    *("bootstrap_interval", "sign_flip_p_value", "delta", "wins", "losses", "ties", "sign_test_p_value"),
+    *("unit_wins", "unit_losses", "unit_sign_test_p_value", "z_score", "z_score_per_query"),
+)
+ONE_LIST_MEANING = (
+    "Each person sees the list of one ranker, drawn by chance (one_list). The verdict is an A/B test on {0}, "
+    "with errors clustered by unit; it is not interleaving, and needs more people. An estimate is the "
+    "difference in {0}. Wins and losses, segments, the history and checks of mixed lists are left out."
+)
 
 
 def arms(tally: Tally, settings: ReportSettings) -> tuple[ReportArm, ...]:
@@ -100,19 +111,6 @@ def ratio(arm: bucket_sums.ArmSums, name: str) -> tuple[Array, Array]:
     if name in ("clicks", "clicks_at_1"):
         return measures[bucket_sums.CLICKS if name == "clicks" else bucket_sums.AT_1], queries
     return measures[bucket_sums.MEASURES.index(name)] / ONE, clicked
-
-
-DIFFERENT_PEOPLE = "each person sees the list of one ranker, so no list and no person can prefer one"
-NOT_COMPUTED = (
-    *("per_person_estimate", "per_person_interval", "per_search_estimate", "per_search_interval"),
-    *("bootstrap_interval", "sign_flip_p_value", "delta", "wins", "losses", "ties", "sign_test_p_value"),
-    *("unit_wins", "unit_losses", "unit_sign_test_p_value", "z_score", "z_score_per_query"),
-)
-ONE_LIST_MEANING = (
-    "Each person sees the list of one ranker, drawn by chance (one_list). The verdict is an A/B test on {0}, "
-    "with errors clustered by unit; it is not interleaving, and needs more people. An estimate is the "
-    "difference in {0}. Wins and losses, segments, the history and checks of mixed lists are left out."
-)
 
 
 def compare_lists(tally: Tally, settings: ReportSettings) -> ComparisonResult:

@@ -38,6 +38,12 @@ from interleaf.tally.bucket_sums import CLICKED, ONE
 
 MIN_CAP, MAX_CAP = 1e-6, 1e11  # of the total value of a unit: sums are whole numbers of 2^-24 in 64 bits
 POPULATIONS = {UNIT: "valid for the queries in this log", UNIT_AND_QUERY: "valid for queries like these"}
+CHECKS = {
+    value.code: value
+    for module in (log_checks, traffic_checks, list_checks, effect_checks)
+    for value in vars(module).values()
+    if isinstance(value, HealthCheck)
+}
 
 
 def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = None) -> Report:
@@ -296,14 +302,6 @@ def _rule_notes(settings: ReportSettings, used: ReportSettings) -> Iterator[tupl
             "Errors are clustered by unit and by query, so that the result holds for similar queries. Segments, the "
             "history and tests for a single look are left out, because they are computed by unit only.",
         )
-
-
-CHECKS = {
-    value.code: value
-    for module in (log_checks, traffic_checks, list_checks, effect_checks)
-    for value in vars(module).values()
-    if isinstance(value, HealthCheck)
-}
 
 
 def run_checks(data: CheckInput) -> tuple[Check, ...]:

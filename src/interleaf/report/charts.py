@@ -33,6 +33,13 @@ MAX_WRITTEN = 8  # a matrix with more rankers has no room for numbers
 ENDS = ("low", "high", "estimate")
 MARGIN = 0.15  # margin of a chart over time, as a share of its scale
 SLIVER = 0.08  # a part of a bar below this share is too narrow for its number
+# The format of times, by the longest span of a chart for which it is used.
+_TIMES = (
+    (timedelta(minutes=10), "%H:%M:%S"),
+    (timedelta(days=1), "%H:%M"),
+    (timedelta(days=4), "%b %-d %H:%M"),
+    (timedelta.max, "%b %-d"),
+)
 
 
 @dataclass(frozen=True)
@@ -204,15 +211,6 @@ def _over_time(rows: list[Row], report: ReportData) -> list[Chart]:
         Chart(pair, described, plots.over_time(some, "time", "estimate", ("low", "high"), format=shape, limits=limits))
         for pair, some in panels.items()
     ]
-
-
-# The format of times, by the longest span of a chart for which it is used.
-_TIMES = (
-    (timedelta(minutes=10), "%H:%M:%S"),
-    (timedelta(days=1), "%H:%M"),
-    (timedelta(days=4), "%b %-d %H:%M"),
-    (timedelta.max, "%b %-d"),
-)
 
 
 def _outcomes(rows: list[Row], report: ReportData) -> list[Chart]:

@@ -52,6 +52,15 @@ from interleaf.tally.choice_sums import (
     ChoiceSums,
 )
 
+MEANING = (
+    "Rankers are compared within epochs, in which their shares stay the same, and epochs count by their numbers of "
+    "units. Errors are clustered by unit over all epochs. Intervals are anytime intervals, and hold for all pairs of "
+    "the rankers at the start together, because the leader was chosen from the data. Checks of mixed lists are not "
+    "made."
+)
+NO_GAPS = "fewer than two rankers were compared with the leader"
+UNKNOWN = "it was never compared with the leader"
+
 
 class ChoiceHistory:
     """The cells of sums in the order of epochs, read up to an epoch; rankers are numbered as in `rankers`.
@@ -243,16 +252,6 @@ def say_why_left(one: RankerExit, margin: float) -> str:
     if one.code == WORSE:
         return f"{one.ranker} left: it is worse than {one.leader} ({end}, below 0)"
     return f"{one.ranker} left: it is not better than {one.leader} by the margin ({end}, below {margin:g})"
-
-
-MEANING = (
-    "Rankers are compared within epochs, in which their shares stay the same, and epochs count by their numbers of "
-    "units. Errors are clustered by unit over all epochs. Intervals are anytime intervals, and hold for all pairs of "
-    "the rankers at the start together, because the leader was chosen from the data. Checks of mixed lists are not "
-    "made."
-)
-NO_GAPS = "fewer than two rankers were compared with the leader"
-UNKNOWN = "it was never compared with the leader"
 
 
 def add_choice(report: Report, sums: ChoiceSums, settings: ReportSettings) -> Report:

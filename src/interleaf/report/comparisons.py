@@ -61,6 +61,8 @@ from interleaf.tally.units import CLICKED, SINCE
 PREFERENCES = (VerdictCode.PREFERRED, VerdictCode.WORSE)
 BY_VALUE = "values are added up and cut by unit"
 NOT_BY_QUERY = "it is not computed if errors are clustered by query"
+MAX_PAIRS = 12  # pairs that have a history
+POWER = 0.8  # power for the smallest effect of a segment
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,9 +266,6 @@ def _z_scores(tally: Tally, pairs: RankerPairs) -> Iterator[list[Figure]]:
         yield [("z_score", z.value, z.reason), ("z_score_per_query", z.per_query, z.reason)]
 
 
-MAX_PAIRS = 12  # pairs that have a history
-
-
 def over_time(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Point, ...]:
     """The comparison of each pair at the end of every slice of time; the last point is the comparison itself.
 
@@ -310,9 +309,6 @@ def _history(tally: Tally, result: ComparisonResult) -> tuple[Array, Array]:
 def time_of(microseconds: int) -> datetime:
     """A time of the log."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-
-
-POWER = 0.8  # power for the smallest effect of a segment
 
 
 def segments(tally: Tally, settings: ReportSettings, result: ComparisonResult) -> tuple[Segment, ...]:

@@ -26,6 +26,47 @@ GUARDRAIL_WORDS = (
     "guardrail alone, and the preference between the rankers does not depend on it.",
 )
 
+MAX_BRIEF = 10  # rankers in a terminal
+MAX_NAMED = 6  # rankers with a colour of their own in a chart
+MAX_STEPS = 100  # of a chart over epochs
+OTHERS = "all others"
+ENDS = (
+    "A ranker left because the upper end of its interval against the leader at that time was below 0, or below the "
+    "margin (upper end then). The intervals shown are current ones against the current leader, and may be wider."
+)
+WINNER, EVEN, SPLIT, HARMFUL, UNTRUSTED = "winner", "even", "split", "harmful", "untrusted"
+# The tone of each verdict, which is also a CSS class, and the verdict in a few words.
+VERDICTS: dict[str, tuple[str, str]] = {
+    VerdictCode.BROKEN: (UNTRUSTED, "✗ DO NOT TRUST THIS"),
+    VerdictCode.GUARDRAIL: (HARMFUL, "✗ A guardrail is broken"),
+    VerdictCode.DISAGREE: (SPLIT, "≠ People and visits disagree"),
+    VerdictCode.ALIKE: (EVEN, "= Alike"),
+    VerdictCode.PREFERRED: (WINNER, "✓ Winner"),
+    VerdictCode.WORSE: (WINNER, "✓ Winner"),
+    VerdictCode.NO_WORSE: (EVEN, "≥ No worse"),
+    VerdictCode.NO_BEST: (SPLIT, "≠ No best ranker shown"),
+    VerdictCode.UNDECIDED: (EVEN, "= No winner shown"),
+}
+GREY = (HARMFUL, UNTRUSTED)  # tones of verdicts that nobody should act on yet
+# The worst first. Marks and words make them readable without colours.
+MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
+STATUS_OF_MARK = {mark: status for status, mark in MARKS.items()} | {GUARDRAIL_MARKS[GuardrailCode.BROKEN]: FAILED}
+READING = (
+    "An estimate is the mean score of people. The score of a unit is the mean over its impressions with an event. Its "
+    "weight is the number of these impressions, up to a limit, so that no heavy user decides alone. The limit is the "
+    "square root of the number of units with an event, but at least 5 and at most 40. Above 0 people prefer the first "
+    'ranker of a pair, below 0 the second. "Per person" counts each unit once, "per search" each impression.',
+    "An interval is the range of values that the data allow. An anytime interval is valid even if you check "
+    "repeatedly: you may watch it, and stop once it excludes 0. With planned looks, intervals are valid at these looks "
+    "only. With several comparisons, intervals and adjusted p-values hold for all of them together.",
+    "The verdict holds for similar people and for the queries of this log, in their shares. With another mix of "
+    "queries, people may prefer another ranker. For a statement about similar queries, cluster errors by unit and "
+    "query (--cluster unit_and_query): intervals become wider.",
+    "Health comes first because a broken experiment gives wrong numbers that look certain: after a failed check, do "
+    "not rely on anything below it.",
+    "A dash is a number that could not be computed; the reason is below its table.",
+)
+
 
 def guardrails(report: ReportData, names: Names) -> Section | None:
     """Every guardrail with its harm, interval and margin."""
@@ -42,16 +83,6 @@ def guardrails(report: ReportData, names: Names) -> Section | None:
         grid.add(label, mark, names[one.metric], arm, base, *figures, reason=one.reason)
     reasons = tuple(map(names.within, explain_missing(grid.missing)))
     return Section("guardrails", "Guardrails", GUARDRAIL_WORDS, (grid.table(),), reasons)
-
-
-MAX_BRIEF = 10  # rankers in a terminal
-MAX_NAMED = 6  # rankers with a colour of their own in a chart
-MAX_STEPS = 100  # of a chart over epochs
-OTHERS = "all others"
-ENDS = (
-    "A ranker left because the upper end of its interval against the leader at that time was below 0, or below the "
-    "margin (upper end then). The intervals shown are current ones against the current leader, and may be wider."
-)
 
 
 def choice(report: ReportData, names: Names, brief: bool = False) -> Section | None:
@@ -127,38 +158,6 @@ def share_rows(report: ReportData, names: Names) -> list[dict[str, Any]]:
     ]
 
 
-WINNER, EVEN, SPLIT, HARMFUL, UNTRUSTED = "winner", "even", "split", "harmful", "untrusted"
-# The tone of each verdict, which is also a CSS class, and the verdict in a few words.
-VERDICTS: dict[str, tuple[str, str]] = {
-    VerdictCode.BROKEN: (UNTRUSTED, "✗ DO NOT TRUST THIS"),
-    VerdictCode.GUARDRAIL: (HARMFUL, "✗ A guardrail is broken"),
-    VerdictCode.DISAGREE: (SPLIT, "≠ People and visits disagree"),
-    VerdictCode.ALIKE: (EVEN, "= Alike"),
-    VerdictCode.PREFERRED: (WINNER, "✓ Winner"),
-    VerdictCode.WORSE: (WINNER, "✓ Winner"),
-    VerdictCode.NO_WORSE: (EVEN, "≥ No worse"),
-    VerdictCode.NO_BEST: (SPLIT, "≠ No best ranker shown"),
-    VerdictCode.UNDECIDED: (EVEN, "= No winner shown"),
-}
-GREY = (HARMFUL, UNTRUSTED)  # tones of verdicts that nobody should act on yet
-# The worst first. Marks and words make them readable without colours.
-MARKS = {FAILED: "✗ failed", WARNING: "! warning", OK: "✓ ok", SKIPPED: "○ skipped"}
-STATUS_OF_MARK = {mark: status for status, mark in MARKS.items()} | {GUARDRAIL_MARKS[GuardrailCode.BROKEN]: FAILED}
-READING = (
-    "An estimate is the mean score of people. The score of a unit is the mean over its impressions with an event. Its "
-    "weight is the number of these impressions, up to a limit, so that no heavy user decides alone. The limit is the "
-    "square root of the number of units with an event, but at least 5 and at most 40. Above 0 people prefer the first "
-    'ranker of a pair, below 0 the second. "Per person" counts each unit once, "per search" each impression.',
-    "An interval is the range of values that the data allow. An anytime interval is valid even if you check "
-    "repeatedly: you may watch it, and stop once it excludes 0. With planned looks, intervals are valid at these looks "
-    "only. With several comparisons, intervals and adjusted p-values hold for all of them together.",
-    "The verdict holds for similar people and for the queries of this log, in their shares. With another mix of "
-    "queries, people may prefer another ranker. For a statement about similar queries, cluster errors by unit and "
-    "query (--cluster unit_and_query): intervals become wider.",
-    "Health comes first because a broken experiment gives wrong numbers that look certain: after a failed check, do "
-    "not rely on anything below it.",
-    "A dash is a number that could not be computed; the reason is below its table.",
-)
 NUMBERS = (
     guardrails,
     choice,

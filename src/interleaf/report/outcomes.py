@@ -24,6 +24,7 @@ from interleaf.tally.units import CLICKED, SUMS
 
 if TYPE_CHECKING:
     from interleaf.report.comparisons import RankerPairs
+MIN_LISTS = 0.5  # share of the lists that a lift must use
 
 
 def counted_by(about: About) -> str:
@@ -88,9 +89,6 @@ def _unfair(about: About, what: str) -> str:
 
 def _sign_test(wins: int, losses: int, settings: ReportSettings) -> compare.Figure:
     return signs.sign_test(wins, losses) if settings.look == ONE_LOOK else compare.Figure(None, ONE_LOOK_ONLY)
-
-
-MIN_LISTS = 0.5  # share of the lists that a lift must use
 
 
 class LiftResult(NamedTuple):

@@ -44,6 +44,8 @@ MIN_LIMIT, MAX_LIMIT = 5, 40  # on the weight of a unit, with few units and with
 PERCENTILE = 0.99  # of the values of units with an event: the default cap
 PER_PERSON = 1  # the limit that gives each unit the same weight
 _BUCKET_SHIFT, _BUCKET_MASK = np.uint64(34), np.uint64(BUCKETS - 1)  # bits that are also in the keys of cells
+FEW_QUERIES = "fewer than two effective queries: one query has nearly all impressions with an event"
+MIN_KNOWN = 0.9  # share of impressions with an event that must have a query
 
 
 def max_weight(units: int) -> int:
@@ -152,10 +154,6 @@ def activity(tally: Tally, sign: int = 1) -> tuple[Activity, ...]:
             estimate = mean if len(tally.about.rankers) == 2 else None
             rows.append(Activity(name, tally.units.count(some), share, searches, estimate))
     return tuple(rows)
-
-
-FEW_QUERIES = "fewer than two effective queries: one query has nearly all impressions with an event"
-MIN_KNOWN = 0.9  # share of impressions with an event that must have a query
 
 
 class QueryCells(NamedTuple):

@@ -19,6 +19,9 @@ from uvicorn.server import ServerState
 from interleaf.server.schemas import RETRY, ApiError, error_response
 
 SERVICE = "service"  # the name in the state of the application of what a connection needs
+IDLE, HEAD, BODY = "idle", "head", "body"  # what the client is sending
+MAX_DISCARDED = 1_000_000  # bytes that a client may send after its request was answered
+LINGER_SECONDS = 2.0  # a refused client gets this long to read the answer while it still sends
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,6 @@ class ConnectionOwner(Protocol):
     @property
     def metrics(self) -> RequestCounter:
         """Counts refused requests."""
-
-
-IDLE, HEAD, BODY = "idle", "head", "body"  # what the client is sending
-MAX_DISCARDED = 1_000_000  # bytes that a client may send after its request was answered
-LINGER_SECONDS = 2.0  # a refused client gets this long to read the answer while it still sends
 
 
 class Connection(HttpToolsProtocol):

@@ -31,6 +31,11 @@ from interleaf.store.records import RUNNING, Search, Stored
 from interleaf.store.sql import SqlStore
 from interleaf.store.time_check import StoreTime
 
+SECOND = 1_000_000
+MEASURE_SECONDS = 5.0
+MAX_EVENTS = 1000  # events of an impression that browsers may send in an hour; no person does more
+READY_SECONDS = 1.0  # time limit of the store in the readiness check
+
 
 @dataclass(frozen=True)
 class ServiceSettings(ConnectionLimits):
@@ -77,10 +82,6 @@ class ServiceSettings(ConnectionLimits):
 
 Clock = Callable[[], int]
 Result = TypeVar("Result")
-SECOND = 1_000_000
-MEASURE_SECONDS = 5.0
-MAX_EVENTS = 1000  # events of an impression that browsers may send in an hour; no person does more
-READY_SECONDS = 1.0  # time limit of the store in the readiness check
 log = logging.getLogger("interleaf.server")
 
 

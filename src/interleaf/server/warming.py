@@ -36,6 +36,9 @@ UNFINISHED = 1  # exit status of a process that ended with its service
 MAX_WAIT = 600.0  # seconds; after that, the service compiles by itself
 POLL_SECONDS = 0.1
 _TIME = "2026-01-01T00:00:00Z"
+OTHER_FILES = 200  # files besides connections: store, logs, threads; a generous guess
+COLLECTED_AFTER = 50_000  # allocated objects between two runs of the garbage collector
+SWITCHED_AFTER = 1e-4  # thread switch interval in seconds; Python's default is 5 ms
 
 
 class Progress:
@@ -174,11 +177,6 @@ def _run_beside(folder: Path) -> None:
 
     if is_compiled(METHODS[DEFAULT].kernels.compose):  # otherwise nothing is cached on disk, and this is useless
         compile_all(lambda method: (folder / method).touch())
-
-
-OTHER_FILES = 200  # files besides connections: store, logs, threads; a generous guess
-COLLECTED_AFTER = 50_000  # allocated objects between two runs of the garbage collector
-SWITCHED_AFTER = 1e-4  # thread switch interval in seconds; Python's default is 5 ms
 
 
 def allow_files(connections: int) -> None:

@@ -29,6 +29,11 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stable_codes import Code
 
+ROUNDING = 1e-12  # sums that should be zero may differ from it by rounding
+ROWS = 128  # rows at a time; with 1,024 buckets they take a megabyte, which fits into the CPU's cache
+MAX_EXPONENT = 700.0  # the largest exponent that a float can hold
+MIN_EXPECTED = 5  # expected effective hits and misses; with fewer, the distribution is too skewed for this test
+
 
 class NoError(Code):
     """Why a mean has no error."""
@@ -248,10 +253,6 @@ class Figure:
     reason: str = ""
 
 
-ROUNDING = 1e-12  # sums that should be zero may differ from it by rounding
-ROWS = 128  # rows at a time; with 1,024 buckets they take a megabyte, which fits into the CPU's cache
-
-
 def columns(sums: Array, counts: Array) -> tuple[Array, Array]:
     """Sums and counts as floats `[bucket, column]`; rounding errors become 0.
 
@@ -299,9 +300,6 @@ def significance(confidence: float) -> float:
     return round(1 - confidence, 15)  # 1 - 0.95 is slightly more than 0.05, and ranks are rounded up
 
 
-MAX_EXPONENT = 700.0  # the largest exponent that a float can hold
-
-
 def deviate(statistic: Array | float, degrees: Array | float) -> Array:
     """The normal deviate with the same p-value as this t-statistic, with its sign.
 
@@ -323,9 +321,6 @@ def statistic(deviates: Array | float, degrees: Array | float) -> Array:
     exponent = np.square(stretched) / degrees
     root: Array = np.sqrt(degrees * np.expm1(np.minimum(exponent, MAX_EXPONENT)))
     return np.where(exponent < MAX_EXPONENT, root, np.inf)
-
-
-MIN_EXPECTED = 5  # expected effective hits and misses; with fewer, the distribution is too skewed for this test
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from interleaf.stats.signs import z_score
 
 _ROOM = 2**21  # numbers held at a time
 TOLERANCE = 1e-12  # relative to the largest value: means that are equal may differ by rounding
+REPEATS = 1_000
+FARTHEST = 100  # largest sample, as a multiple of the observed data: beyond, it shows the bootstrap, not the data
 
 
 def resampled_means(values: Array, size: int, repeats: int, generator: np.random.Generator) -> Array:
@@ -95,10 +97,6 @@ def _check_sample(values: Array, size: int) -> None:
         raise DataError("there is nothing to resample; give at least one score")
     if size < 1:
         raise DataError(f"a sample cannot have the size {size}; give a whole number from 1 up")
-
-
-REPEATS = 1_000
-FARTHEST = 100  # largest sample, as a multiple of the observed data: beyond, it shows the bootstrap, not the data
 
 
 class Curve(NamedTuple):

@@ -34,6 +34,12 @@ MIN_VARIANCE = 0.25  # as a share of the pilot's variance, for large effects
 LOOKS = 60  # looks at a report that is watched
 RANGE = (0.1, 0.9)  # quantiles of the true variance, given the pilot's
 PILOTS = 64  # quantiles of the true variance
+MARGIN = 0.01  # default; about the preferences between rankers of Yahoo! in C12, table IV: Delta of 0.5 %
+NORMAL = NormalDist()
+PATHS = 2_000  # simulated continuations of an experiment
+PATH_LOOKS = 150  # of each path
+MAX_FACTOR = 20  # times the units so far: how far paths go
+QUANTILES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True)
@@ -272,14 +278,6 @@ def _check_power(power: float, confidence: float) -> None:
 def _check_units(units: int, pilot: Pilot) -> None:
     if units * pilot.effective < 2:
         raise DataError(f"{units!r} units are too few; give at least {math.ceil(2 / pilot.effective)}")
-
-
-MARGIN = 0.01  # default; about the preferences between rankers of Yahoo! in C12, table IV: Delta of 0.5 %
-NORMAL = NormalDist()
-PATHS = 2_000  # simulated continuations of an experiment
-PATH_LOOKS = 150  # of each path
-MAX_FACTOR = 20  # times the units so far: how far paths go
-QUANTILES = (0.1, 0.5, 0.9)
 
 
 def chance_at_end(value: float, error: float, share: float, width: float, margin: float) -> float:

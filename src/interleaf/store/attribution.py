@@ -23,6 +23,11 @@ from interleaf.store.experiments import parse_settings
 from interleaf.store.records import MAX_AHEAD, MAX_EARLY, Event
 
 MAX_MATCHES = 100  # impressions that get an event if all do; no person sees a document more often
+MAX_SHOWINGS = 1000  # open impressions of a unit that are searched for an event
+MAX_FOLDED = 100  # folded impressions that are searched for the reason why it does not count
+_SHOWING = "id, experiment, version, unit, time, until, folded, design, numbers, body"
+MAX_EARLIER = 1000  # latest searches of a user, over all experiments, among which those before are sought
+EVER = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,6 @@ def _match(event: Event, showing: Showing, rank: int) -> Match:
 
 # An event, its matches or why there is none, and the nearest impression.
 EventMatch = tuple[Event, list[Match] | str, Showing | None]
-MAX_SHOWINGS = 1000  # open impressions of a unit that are searched for an event
-MAX_FOLDED = 100  # folded impressions that are searched for the reason why it does not count
-_SHOWING = "id, experiment, version, unit, time, until, folded, design, numbers, body"
 _Showings = dict[str, list[Showing]]
 
 
@@ -244,10 +246,6 @@ def _in_scope(event: Event, showing: Showing | None) -> Showing | None:
 def _all_in_scope(event: Event, showings: _Showings) -> list[Showing]:
     """The impressions of the event's unit, of experiments that the event may belong to."""
     return [one for one in showings.get(event.unit or "", ()) if _in_scope(event, one)]
-
-
-MAX_EARLIER = 1000  # latest searches of a user, over all experiments, among which those before are sought
-EVER = -(2**63)
 
 
 def is_sought(settings: Experiment) -> bool:

@@ -34,6 +34,16 @@ _FIRST_IDEOGRAPH = "\u2e80"  # from here on, each character is a word
 _LAST = "\U0010ffff"  # sorts after every other character
 _RANGE = "word >= ? AND word < ?"
 _HAS_WORD = f"EXISTS (SELECT 1 FROM experiment_words w WHERE w.experiment = name AND {_RANGE})"
+_POSSIBLE = {
+    DRAFT: "edit it, or start it",
+    RUNNING: "edit it, which makes a new version, or stop it",
+    STOPPED: "decide it",
+    DECIDED: "nothing more; create another one",
+}
+MAX_COUNT = 1000  # experiments that are counted
+_COLUMNS = "name, version, state, created, started, stopped, archived"
+_STEP = 500  # experiments read at a time
+AUTOMATIC = "automatic rule"  # who stops an experiment by its stop rules
 
 
 def select(transaction: Transaction, search: Search) -> tuple[str, str, list[Any], str, bool]:
@@ -93,17 +103,6 @@ def beginnings(text: str) -> Iterator[str]:
             if not kind or kind != before:
                 yield word[place : place + MAX_LENGTH]
             before = kind
-
-
-_POSSIBLE = {
-    DRAFT: "edit it, or start it",
-    RUNNING: "edit it, which makes a new version, or stop it",
-    STOPPED: "decide it",
-    DECIDED: "nothing more; create another one",
-}
-MAX_COUNT = 1000  # experiments that are counted
-_COLUMNS = "name, version, state, created, started, stopped, archived"
-_STEP = 500  # experiments read at a time
 
 
 class ExperimentStore(OutboxStore):
@@ -325,9 +324,6 @@ def index_experiments(transaction: Transaction) -> None:
                 text = name
             index(transaction, name, text)
         last = rows[-1][0]
-
-
-AUTOMATIC = "automatic rule"  # who stops an experiment by its stop rules
 
 
 class Watched(NamedTuple):

@@ -32,6 +32,17 @@ from interleaf.tally import Fact, Tally, tally_file
 from interleaf.tally.slices import MAX_SEGMENTS
 from interleaf.tally.units import Sample
 
+MAX_CACHED = 32  # metrics of versions whose sums are cached for the next report
+PAGE = 5000  # impressions read at a time
+SMALL = 1 / 8  # share of all impressions: a smaller part is added quickly
+_OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
+# Versions with closed impressions that are not folded yet.
+_CLOSED = (
+    f"{OPEN_NAMES} SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
+    "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
+    "AND i.folded = 0 AND i.closes <= ?)"
+)
+
 
 def task_of(settings: Experiment, version: int, metric: str) -> Task:
     """The analysis task of a version, for one of its metrics.
@@ -164,16 +175,6 @@ class FoldedSums:
         self._book.merge(book)
 
 
-MAX_CACHED = 32  # metrics of versions whose sums are cached for the next report
-PAGE = 5000  # impressions read at a time
-SMALL = 1 / 8  # share of all impressions: a smaller part is added quickly
-_OF_METRIC = "WHERE experiment = ? AND version = ? AND metric = ?"
-# Versions with closed impressions that are not folded yet.
-_CLOSED = (
-    f"{OPEN_NAMES} SELECT v.experiment, v.version, v.settings FROM names JOIN versions v ON v.experiment = names.name "
-    "WHERE EXISTS (SELECT 1 FROM impressions i WHERE i.experiment = v.experiment AND i.version = v.version "
-    "AND i.folded = 0 AND i.closes <= ?)"
-)
 Place = tuple[str, int, str]
 Batches = tuple[pa.RecordBatch, pa.RecordBatch | None]
 

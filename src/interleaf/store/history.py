@@ -16,6 +16,16 @@ from typing import Any, NamedTuple
 from interleaf.store.database import Database, SqlTable, Transaction
 from interleaf.store.records import Recorded, Stored
 
+VERDICT, HEALTH, GUARDRAIL, STOP = "verdict", "health", "guardrail", "stop"
+EVENT_KINDS = (VERDICT, HEALTH, GUARDRAIL, STOP)
+SERVICE = "service"  # who writes entries of the history that report what the service saw or sent
+LEASE = 60 * 1_000_000  # microseconds until a claimed webhook is due again
+WEBHOOKS = SqlTable(
+    "webhooks",
+    "id text, url text, experiment text, version integer, kind text, body text, due bigint, tries integer",
+    ("id", "url"),
+)
+
 
 def add_history(
     transaction: Transaction, name: str, version: int, what: str, now: int, who: str, note: str = ""
@@ -35,17 +45,6 @@ def read_histories(transaction: Transaction, names: Iterable[str]) -> dict[str, 
     for name, *rest in transaction.rows(statement, list(histories)):
         histories[name].append(Recorded(*rest))
     return histories
-
-
-VERDICT, HEALTH, GUARDRAIL, STOP = "verdict", "health", "guardrail", "stop"
-EVENT_KINDS = (VERDICT, HEALTH, GUARDRAIL, STOP)
-SERVICE = "service"  # who writes entries of the history that report what the service saw or sent
-LEASE = 60 * 1_000_000  # microseconds until a claimed webhook is due again
-WEBHOOKS = SqlTable(
-    "webhooks",
-    "id text, url text, experiment text, version integer, kind text, body text, due bigint, tries integer",
-    ("id", "url"),
-)
 
 
 class Webhook(NamedTuple):

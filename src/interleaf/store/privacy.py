@@ -27,6 +27,14 @@ _HELD = (
     "SELECT 1 WHERE EXISTS (SELECT 1 FROM impressions) OR EXISTS (SELECT 1 FROM apart) OR EXISTS (SELECT 1 FROM sums)"
 )
 
+DELETED_AT_ONCE = 5000  # rows deleted at a time
+LATE = 60 * 1_000_000  # microseconds in which other workers may still write rows of a deleted experiment
+OF_UNIT = (  # open impressions have no index by unit, which would make each write slower
+    f"{OPEN_NAMES} SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
+    "SELECT i.id FROM names CROSS JOIN versions v CROSS JOIN impressions i WHERE v.experiment = names.name "
+    "AND i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.unit = ? LIMIT ?"
+)
+
 
 def hash_unit(unit: str, secret: bytes | None) -> str:
     """The stored form of a user id: the id itself, or a hash of it if there is a secret."""
@@ -142,15 +150,6 @@ def _mismatch(since: int, is_hashed: bool, is_given: bool) -> str:
 def day_of(time: int) -> str:
     """The date of a time of the store."""
     return f"{datetime.fromtimestamp(time / 1e6, UTC):%Y-%m-%d}"
-
-
-DELETED_AT_ONCE = 5000  # rows deleted at a time
-LATE = 60 * 1_000_000  # microseconds in which other workers may still write rows of a deleted experiment
-OF_UNIT = (  # open impressions have no index by unit, which would make each write slower
-    f"{OPEN_NAMES} SELECT id FROM impressions WHERE unit = ? AND folded = 1 UNION ALL "
-    "SELECT i.id FROM names CROSS JOIN versions v CROSS JOIN impressions i WHERE v.experiment = names.name "
-    "AND i.experiment = v.experiment AND i.version = v.version AND i.folded = 0 AND i.unit = ? LIMIT ?"
-)
 
 
 class DeletionStore(PrivacyStore):

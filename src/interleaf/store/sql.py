@@ -26,6 +26,7 @@ from interleaf.store.time_check import ClockStore, StoreTime
 from interleaf.tally import Tally
 
 MAX_VERSIONS = 10_000  # versions whose attribution setting is cached
+_FILE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 
 
 class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
@@ -187,9 +188,6 @@ class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
         experiment = self.experiment(name)
         version = experiment.version if version is None else version
         return experiment.versions[version], version
-
-
-_FILE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 
 
 def open_store(address: str | Path) -> SqlStore:

@@ -46,6 +46,10 @@ ALL_DRAWS = (1, 5, DRAWS, 40)
 POINTS_OF_CHART = 16
 OPPOSED, CYCLE = "the Borda winner is not the Condorcet winner", "three winners in a cycle"
 EACH, EPOCHS = "each impression", f"epochs of {EPOCH}"
+_FEW, _OPPOSED, _CYCLE = (
+    f"{RANKERS} rankers{rest}:" for rest in ("", f", synthetic, {OPPOSED}", f", synthetic, {CYCLE}")
+)
+_GOAL = "goal: at most 35 % of uniform pairs"
 
 
 @dataclass(frozen=True)
@@ -263,10 +267,6 @@ def ends_at(tables: PrintedTables, title: str, column: str, algorithm: str, min_
     return text, min(shares) >= min_share
 
 
-_FEW, _OPPOSED, _CYCLE = (
-    f"{RANKERS} rankers{rest}:" for rest in ("", f", synthetic, {OPPOSED}", f", synthetic, {CYCLE}")
-)
-_GOAL = "goal: at most 35 % of uniform pairs"
 FINDINGS = (
     *(
         Finding(f"{algorithm}, {people}: {EPOCHS}", _GOAL, at_most, (_FEW, 35, row))

@@ -25,6 +25,8 @@ from interleaf.simulate.run import Stage
 K = 10
 MAX_TRIES = 10_000
 SMALL, MIDDLE, LARGE = 0.55, 0.6, 0.8  # probabilities to win in the synthetic worlds
+TIE_RULES = COIN, HALF, NOT_COUNTED = "a fair coin", "half a win each", "not counted"
+LAST = 0.1  # the share of the impressions in which a run ends
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,6 @@ def synthetic_world(winners: int, rankers: int, repeats: int) -> PreferenceWorld
         other = (one + 1) % winners
         wins[one, other], wins[other, one] = MIDDLE, 1 - MIDDLE
     return PreferenceWorld(np.tile(wins, (repeats, 1, 1)))
-
-
-TIE_RULES = COIN, HALF, NOT_COUNTED = "a fair coin", "half a win each", "not counted"
-LAST = 0.1  # the share of the impressions in which a run ends
 
 
 class Schedule(NamedTuple):

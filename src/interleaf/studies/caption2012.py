@@ -31,6 +31,26 @@ from interleaf.studies.study import Answer, Cell, Finding, PrintedTables, Study,
 
 QUERIES, DOCUMENTS = 500, (10, 25)
 EQUAL, BETTER = (0.5, 0.5), (0.6, 0.4)  # quality of the rankers A and B: correlation of score and grade
+NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
+# The weights by model of Table 3 that are in the available text.
+WEIGHTS = {
+    "deep links": {"document-wise": 1.041, "combined": 1.048},
+    "short URL": {"document-wise": 0.470, "combined": 0.403},
+    "Δ url slashes above": {"pairwise": -0.184},
+    "Δ url slashes below": {"pairwise": 0.160, "combined": 0.109},
+}
+PREFERENCES = {
+    "baseline": (0, 86, 0),
+    "highlighting": (44, 1, 41),
+    "document-wise": (43, 11, 32),
+    "pairwise": (43, 0, 43),
+    "combined": (47, 0, 39),
+}
+E4 = "E4: 0.5031, weighted 0.5005; probabilistic: significant, weighted not"
+E6 = "E6: not significant, weighted significantly worse"
+_LIKE_E4 = {"world": "only prettier", "judged": "yes", "scored_by": "team_draft"}
+_LIKE_E6 = _LIKE_E4 | {"world": "better, plainer"}
+_PERPLEXITY = ("How well clicks on", "perplexity", "model")
 
 
 @dataclass(frozen=True)
@@ -82,25 +102,6 @@ def mirror(data: Judged) -> Judged:
     )
 
 
-NAME, TITLE = "caption2012", "Hofmann, Behr and Radlinski (2012): caption bias in interleaving experiments"
-# The weights by model of Table 3 that are in the available text.
-WEIGHTS = {
-    "deep links": {"document-wise": 1.041, "combined": 1.048},
-    "short URL": {"document-wise": 0.470, "combined": 0.403},
-    "Δ url slashes above": {"pairwise": -0.184},
-    "Δ url slashes below": {"pairwise": 0.160, "combined": 0.109},
-}
-PREFERENCES = {
-    "baseline": (0, 86, 0),
-    "highlighting": (44, 1, 41),
-    "document-wise": (43, 11, 32),
-    "pairwise": (43, 0, 43),
-    "combined": (47, 0, 39),
-}
-E4 = "E4: 0.5031, weighted 0.5005; probabilistic: significant, weighted not"
-E6 = "E6: not significant, weighted significantly worse"
-
-
 @dataclass(frozen=True)
 class CaptionScale:
     """Number of worlds of each kind, impressions in each, and impressions in the world that is shown in detail."""
@@ -111,10 +112,6 @@ class CaptionScale:
 
 
 SCALES = {"quick": CaptionScale(8, 4_000, 20_000), "paper": CaptionScale(100, 10_000, 200_000)}
-
-_LIKE_E4 = {"world": "only prettier", "judged": "yes", "scored_by": "team_draft"}
-_LIKE_E6 = _LIKE_E4 | {"world": "better, plainer"}
-_PERPLEXITY = ("How well clicks on", "perplexity", "model")
 
 
 def significance(tables: PrintedTables, row: dict[str, str], before: bool) -> Answer:

@@ -38,6 +38,9 @@ QUERIES = 2000  # judged queries, as many as at Yahoo
 CLICK, STOP = (0.05, 0.4), (0.15, 0.4)  # from the lowest grade to the best, at every result
 
 TablesAndCharts = tuple[list[Table], dict[str, Any]]
+_LITTLE = "the forms differ by little, here and in C12"
+_BALANCED = ("Table XI", "balanced interleaving", "normalized")
+_DRAFT = ("Table XII", "team draft", "binary_deduped")
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,6 @@ def judgment_value(tables: PrintedTables) -> Answer:
     return f"median {middle:.1f} over {len(rows)} pairs", 5 <= middle <= 20
 
 
-_LITTLE = "the forms differ by little, here and in C12"
-_BALANCED = ("Table XI", "balanced interleaving", "normalized")
-_DRAFT = ("Table XII", "team draft", "binary_deduped")
 FINDINGS = (
     Finding(
         "balanced interleaving is right on all pairs like arXiv's", "6 / 0, 6 / 0 sure", all_right, ("Table VII:",)

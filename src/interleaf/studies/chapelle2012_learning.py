@@ -46,6 +46,9 @@ SETTINGS = (
     ("balanced", "normalized_direct", "Yahoo", (71, 47, 7, 1.25)),
 )
 WAYS = (("as published", POOLED, 0.0), ("ridge", POOLED, None), ("ridge, each an example", EACH, None))
+_NEW_WORLDS = "simulated people are more alike than real ones"
+_CLEARER = "learned credit decides most experiments more clearly"
+_SUMMARY, _GAINS = "Figures 8 and 9", (1.37, 1.09, 1.25)
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,6 @@ class LearningScale:
 
 
 SCALES = {"quick": LearningScale(4, 12, 3_000, 1_000), "paper": LearningScale(16, 71, 30_000, 4_000)}
-
-_NEW_WORLDS = "simulated people are more alike than real ones"
-_CLEARER = "learned credit decides most experiments more clearly"
-_SUMMARY, _GAINS = "Figures 8 and 9", (1.37, 1.09, 1.25)
 
 
 def clearer(tables: PrintedTables, credit: str) -> Answer:

@@ -36,6 +36,17 @@ ByEngine = Mapping[str, Sequence[PairTraffic]]
 ByMetric = Mapping[str, Mapping[str, Array]]
 # By metric or interleaving method: of each pair a difference in per cent, and whether it is significant.
 Signals = Mapping[str, Sequence[tuple[float | None, bool]]]
+BASELINE, OVER_SESSIONS = "binary", "normalized_direct"
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the data
+OF_SESSIONS = ("reformulation", "session_queries")
+RATIO_METRIC = "clicks_at_1"
+SURE = 0.99  # a thousand resamples cannot measure a higher confidence
+FOLLOWED = ("D_Y", "B_Y")  # the pair of Algorithm 4
+HOURS = (1, 2, 4, 8, 16, 32, 64, 128)
+SIZES = (10, 20, 50, 100, 200, 500, 1000, 2000)  # of samples of judged queries
+JUDGED_BY = ("NDCG@5", "MAP")
+DRAWN = ("team_draft", "binary_deduped")
+SCORED_BY = (("team_draft", "binary"), DRAWN, ("balanced", "binary"))
 
 
 def preference(interleaved: Impressions) -> Estimate:
@@ -200,9 +211,6 @@ def _counts(counts: VerdictCounts | tuple[int, ...] | None) -> tuple[Cell, Cell]
     return (None, None) if counts is None else (f"{counts[0]} / {counts[1]}", f"{counts[2]} / {counts[3]}")
 
 
-BASELINE, OVER_SESSIONS = "binary", "normalized_direct"
-
-
 def scheme_table(engine: str, method: str, traffics: Sequence[PairTraffic]) -> Table:
     """Tables XI and XII: z-scores over those of the binary scheme."""
     offered = [name for name in resolve(method).method.schemes if not name.endswith(("_list", "_place"))]  # not in C12
@@ -252,18 +260,6 @@ def session_scores(interleaved: Impressions, timeout: float) -> Array:
 def _with_median(ratios: Sequence[float | None]) -> list[Cell]:
     numbers = [ratio for ratio in ratios if ratio is not None]
     return two_digits([*ratios, median(numbers) if numbers else None])
-
-
-SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the data
-OF_SESSIONS = ("reformulation", "session_queries")
-RATIO_METRIC = "clicks_at_1"
-SURE = 0.99  # a thousand resamples cannot measure a higher confidence
-FOLLOWED = ("D_Y", "B_Y")  # the pair of Algorithm 4
-HOURS = (1, 2, 4, 8, 16, 32, 64, 128)
-SIZES = (10, 20, 50, 100, 200, 500, 1000, 2000)  # of samples of judged queries
-JUDGED_BY = ("NDCG@5", "MAP")
-DRAWN = ("team_draft", "binary_deduped")
-SCORED_BY = (("team_draft", "binary"), DRAWN, ("balanced", "binary"))
 
 
 class JudgmentValue(NamedTuple):

@@ -28,6 +28,8 @@ NAME, TITLE = "fidelity", "What every method gets wrong with unlimited clicks, a
 CLICKS = ("perfect", "informational")
 LEVELS = (0.3, 0.2, 0.1)
 MAX_QUERIES = 1000
+_REMAINS = "Binary error that remains"
+_ONE_SET = "one set of rankers need not show it; the audit has the counterexample"
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,6 @@ SCALES = {
     "quick": FidelityScale(50_000, {2: 40, 5: 16}, {2: 40, 5: 4}),
     "paper": FidelityScale(500_000, {2: 200, 5: 50}, {2: 200, 5: 10}),
 }
-
-_REMAINS = "Binary error that remains"
-_ONE_SET = "one set of rankers need not show it; the audit has the counterexample"
 
 
 def error_falls(tables: PrintedTables, method: str, expected: bool) -> Answer:

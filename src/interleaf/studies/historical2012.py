@@ -48,6 +48,8 @@ SCORER = scorer_of(str(PROBABILISTIC), "binary", 2)
 # An estimator, its weights and outcomes `[row, pair]`, and its largest weight.
 Weighing = tuple[str, Array, Array, float]
 Weigh = Callable[[Impression, Impression, Array, Array], Iterator[Weighing]]
+_ACCURACY = ("Accuracy after the last impression", "truth untied", "estimator")
+_LEVELS, _NO_RISE = {"PI+IS+MA": 70.4, "PI+MA": 65.4, "TD": 7.4}, "less than two standard errors counts as no rise"
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,6 @@ class HistoricalScale:
 
 
 SCALES = {"quick": HistoricalScale(600, 10_000), "paper": HistoricalScale(500, 500_000, beyond=0)}
-
-_ACCURACY = ("Accuracy after the last impression", "truth untied", "estimator")
-_LEVELS, _NO_RISE = {"PI+IS+MA": 70.4, "PI+MA": 65.4, "TD": 7.4}, "less than two standard errors counts as no rise"
 
 
 def rises(tables: PrintedTables, estimator: str, expected: bool) -> Answer:

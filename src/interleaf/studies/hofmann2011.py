@@ -48,6 +48,9 @@ ORDER = (
 )
 EASY = (0.10, 0.05)
 LEVEL = 0.05
+_ACCURACY = ("Table 3: pairs whose better ranker was found", "ours %", "method")
+_ANOTHER_SET, _UNVERIFIED = "the paper's set is MSLR-WEB30k", "the stop probabilities are unverified"
+_LEVELS = {"PI-MA": 91.4, "TD": 89.8, "BI (lowest)": 88.1, "DC": 85.7}
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,6 @@ class HofmannScale:
 
 
 SCALES = {"quick": HofmannScale(40, 1000, 5, 3, 100), "paper": HofmannScale(None, 1000, 10, 4, 1000)}
-
-_ACCURACY = ("Table 3: pairs whose better ranker was found", "ours %", "method")
-_ANOTHER_SET, _UNVERIFIED = "the paper's set is MSLR-WEB30k", "the stop probabilities are unverified"
-_LEVELS = {"PI-MA": 91.4, "TD": 89.8, "BI (lowest)": 88.1, "DC": 85.7}
 
 
 def settles_first(tables: PrintedTables, clicks: str) -> Answer:

@@ -44,6 +44,7 @@ CHANGED_QUERIES = (1.0, 0.5, 0.2)  # shares of the queries on which documents ar
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 FEATURE_SHARES = (1.0, 0.8, 0.5)
 TOP, DEEP = 12, 20  # a document is moved from one of the first 12 places to one of the first 20
+NODES = 15  # of the Gauss-Hermite quadrature over tastes
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,6 @@ class RankerPool:
             others = [move(self._good, moves, share, (key, number)) for number in range(1, size)]
             name = f"{moves} moved on {share:.0%} of queries, {repeat + 1}"
             yield RankedGroup(name, "moves", np.stack([self._good, *others], axis=1))
-
-
-NODES = 15  # of the Gauss-Hermite quadrature over tastes
 
 
 @dataclass(frozen=True)

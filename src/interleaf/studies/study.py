@@ -31,6 +31,9 @@ from interleaf.tables import Cell, Table
 CAME_BACK, DID_NOT, CANNOT = "came back", "did not", "cannot be tried here"
 NEVER = float("inf")
 LEFT_OUT = "this run leaves it out"
+PREFIX = "part-"  # of a file that is being written
+# Packages that no result depends on: they serve, store, send, print and draw.
+OTHER_CODE = ("cli", "client", "demo", "experiment", "report", "server", "store")
 
 
 class MissingNumberError(LookupError):
@@ -174,11 +177,6 @@ class Study:
             unfinished.write_bytes(content)
             unfinished.replace(folder / name)
         return [folder / name for name in files]
-
-
-PREFIX = "part-"  # of a file that is being written
-# Packages that no result depends on: they serve, store, send, print and draw.
-OTHER_CODE = ("cli", "client", "demo", "experiment", "report", "server", "store")
 
 
 class FinishedCells:

@@ -23,6 +23,16 @@ from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.log.schema import INTERLEAVED, MAX_SHOWN
 from interleaf.methods.schemes import TOLERANCE
 
+_TOLERANCE = TOLERANCE
+MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
+QUERIES, CLICKED, CLICKS, AT_1, SKIPPED, MAX_RR, MEAN_RR = range(len(MEASURES))
+SESSIONS, FOLLOWED = range(2)
+EMPTY, TIMED, LATENCY, KINDS = range(4)  # columns of `guards`; those of the guarded kinds begin at the last one
+MAX_LATENCY = 60_000.0  # milliseconds; a longer latency counts as this one
+BINS = 128  # bins of a histogram of times: eight per doubling of 1 + time
+RECIPROCALS = np.rint(ONE / np.arange(1, MAX_SHOWN + 1)).astype(np.int64)
+POSITIONS = 20  # slots further down are not tested
+
 
 @dataclass(frozen=True)
 class About:
@@ -53,9 +63,6 @@ class About:
     def is_comparison(self) -> bool:
         """Whether rankers are compared, in interleaved lists or with the list of one ranker for each unit."""
         return bool(self.events)
-
-
-_TOLERANCE = TOLERANCE
 
 
 class ScoreSums(NamedTuple):
@@ -168,16 +175,6 @@ def _count_side(pair: int, score: float, tolerance: float, into: ScoreSums) -> N
 def fixed(number: float) -> int:
     """A number in units of 2^-24."""
     return int(np.rint(number * ONE))
-
-
-MEASURES = ("queries", "clicked", "clicks", "clicks_at_1", "skipped", "max_reciprocal_rank", "mean_reciprocal_rank")
-QUERIES, CLICKED, CLICKS, AT_1, SKIPPED, MAX_RR, MEAN_RR = range(len(MEASURES))
-SESSIONS, FOLLOWED = range(2)
-EMPTY, TIMED, LATENCY, KINDS = range(4)  # columns of `guards`; those of the guarded kinds begin at the last one
-MAX_LATENCY = 60_000.0  # milliseconds; a longer latency counts as this one
-BINS = 128  # bins of a histogram of times: eight per doubling of 1 + time
-RECIPROCALS = np.rint(ONE / np.arange(1, MAX_SHOWN + 1)).astype(np.int64)
-POSITIONS = 20  # slots further down are not tested
 
 
 class ArmSums(NamedTuple):

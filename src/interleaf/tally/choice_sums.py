@@ -23,6 +23,10 @@ from interleaf.methods.schemes import TOLERANCE
 from interleaf.tally.bucket_sums import ONE
 
 WAITING = 2**16  # added rows that are not summed yet
+ROOM = 2**20  # cells
+UNIT, EPOCH, FIRST, SECOND, SUM, CLICKED = range(6)  # columns of `cells`
+WON, LOST = 3, 4  # columns of `wins`, after the epoch and the pair
+RANKER, SIZE, LISTS = 1, 2, 3  # columns of `shown`, after the epoch
 
 
 class SumTable:
@@ -75,12 +79,6 @@ class SumTable:
         """Replace all rows by others, which are added up."""
         self._rows, self._waiting, self._number = np.zeros((0, self.width), np.int64), [], 0
         self.add(rows)
-
-
-ROOM = 2**20  # cells
-UNIT, EPOCH, FIRST, SECOND, SUM, CLICKED = range(6)  # columns of `cells`
-WON, LOST = 3, 4  # columns of `wins`, after the epoch and the pair
-RANKER, SIZE, LISTS = 1, 2, 3  # columns of `shown`, after the epoch
 
 
 class ChoiceSums:

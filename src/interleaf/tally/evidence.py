@@ -32,6 +32,14 @@ ANY, CONSIDERATE, NEXT, DRAFT = range(4)
 _WORD = 64
 MAX_DRAFTERS = 62  # rankers that fit into a word of bits
 _ONE = np.uint64(1)
+HOUR = 3_600_000_000  # in microseconds
+MAX_STRETCHES = 512
+GROUPS = 64  # groups of units
+MAX_VISITS, MAX_CONTENTS = 2**14, 2**13  # rows of the samples
+DAY = 86_400_000_000  # in microseconds
+VISIT_EVENTS, VISIT_CLICKS = range(2)  # sums in `visits`, besides impressions
+_UNIT_BITS = np.uint64(2**24 - 1)
+_PRIME = np.uint64(0x100000001B3)
 
 
 class Draws(NamedTuple):
@@ -221,11 +229,6 @@ def _walk(
     return True
 
 
-HOUR = 3_600_000_000  # in microseconds
-MAX_STRETCHES = 512
-GROUPS = 64  # groups of units
-
-
 class Timeline:
     """Counts over time: sorted `places[stretch]`; `counts[stretch, group]` of impressions and of those with an event.
 
@@ -277,12 +280,7 @@ class Timeline:
             self._put(places, counts)
 
 
-MAX_VISITS, MAX_CONTENTS = 2**14, 2**13  # rows of the samples
-DAY = 86_400_000_000  # in microseconds
-VISIT_EVENTS, VISIT_CLICKS = range(2)  # sums in `visits`, besides impressions
 Segment = tuple[str, str]
-_UNIT_BITS = np.uint64(2**24 - 1)
-_PRIME = np.uint64(0x100000001B3)
 
 
 class Evidence:

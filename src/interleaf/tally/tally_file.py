@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from interleaf.tally.units import Sample, UnitSums
 
 VERSION = 9
+_EVIDENCE, _CHOICE = "evidence.", "choice."
+_COUNTERS = ("dropped", "events", "facts")
 
 
 def save(tally: Tally, path: str | Path) -> None:
@@ -145,7 +147,3 @@ def check_shape(wanted: Array, array: Array, free: int = 0) -> Array:
     if array.dtype != wanted.dtype or array.ndim != wanted.ndim or array.shape[free:] != wanted.shape[free:]:
         raise ValueError(f"an array of {array.dtype} {array.shape} stands where one like {wanted.shape} should")
     return array
-
-
-_EVIDENCE, _CHOICE = "evidence.", "choice."
-_COUNTERS = ("dropped", "events", "facts")

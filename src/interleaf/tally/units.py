@@ -17,6 +17,12 @@ from interleaf.kernels.jit import inline_kernel, kernel
 from interleaf.tally.bucket_sums import fixed, reordered_columns
 
 _ONE = np.uint64(1)
+_PART_SHIFT, _SPREAD_SHIFT = np.uint64(44), np.uint64(24)
+_UNIT_MASK = np.uint64(2**44 - 1)
+_SPREAD, _SPREAD_MASK = np.uint64(0x9E3B1), np.uint64(2**20 - 1)
+SINCE, ARMS, CLICKED, SUMS = 0, 1, 2, 3  # columns of `values`
+ROOM = 2**21  # maximum number of sums, over all units
+_NEVER = np.iinfo(np.int64).max
 
 
 class Seen:
@@ -113,11 +119,6 @@ def place_of(keys: Array, item: Any) -> Any:
     return place
 
 
-_PART_SHIFT, _SPREAD_SHIFT = np.uint64(44), np.uint64(24)
-_UNIT_MASK = np.uint64(2**44 - 1)
-_SPREAD, _SPREAD_MASK = np.uint64(0x9E3B1), np.uint64(2**20 - 1)
-
-
 def pack(units: Array, parts: Array) -> Array:
     """Pack each unit and part (a slice, segment or query) into one key.
 
@@ -137,11 +138,6 @@ def unpack(keys: Array) -> tuple[Array, Array]:
 def _spread(numbers: Array) -> Array:
     """Bits that differ between parts, so that the parts of one unit are spread over a table."""
     return (numbers * _SPREAD & _SPREAD_MASK) << _SPREAD_SHIFT
-
-
-SINCE, ARMS, CLICKED, SUMS = 0, 1, 2, 3  # columns of `values`
-ROOM = 2**21  # maximum number of sums, over all units
-_NEVER = np.iinfo(np.int64).max
 
 
 class UnitSums:

@@ -37,6 +37,12 @@ from interleaf.tally.units import Seen, UnitSums
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
     from pyspark.sql import DataFrame, SparkSession
+BATCH = 32_768  # rows read at a time, the same as the local engine
+ROWS = 2_000_000  # about the size of a part; large compared to its sums
+LOOKING = 16  # files inspected in parallel, because each file in a remote store takes time
+FAN = 16  # sums that one executor adds up at a time
+WEIGHT = "spark.sql.execution.arrow.maxBytesPerBatch"
+IDENTITY = Projection(("experiment", "impression"), {})
 
 
 def to_bytes(value: Any) -> bytes:
@@ -67,11 +73,6 @@ def _units(columns: int, room: int, level: int, hashes: Array, by_column: Array)
     units = UnitSums(columns, room)
     units.merge(level, hashes, by_column.T.copy())
     return units
-
-
-BATCH = 32_768  # rows read at a time, the same as the local engine
-ROWS = 2_000_000  # about the size of a part; large compared to its sums
-LOOKING = 16  # files inspected in parallel, because each file in a remote store takes time
 
 
 FilePart = list[tuple[LogFile, list[int]]]  # files, each with the numbers of its row groups
@@ -121,8 +122,6 @@ def _split_groups(rows: Sequence[Sequence[int]], wanted: int) -> list[dict[int, 
 
 Item = tuple[int, Any]
 Packed = tuple[int, bytes]
-FAN = 16  # sums that one executor adds up at a time
-WEIGHT = "spark.sql.execution.arrow.maxBytesPerBatch"
 OfBatches = Callable[[int, Iterator[pa.RecordBatch]], Iterable[Item]]  # takes a part's number and its rows
 
 
@@ -322,9 +321,6 @@ def in_bins(hashes: Array, bins: int) -> Iterator[tuple[int, Array]]:
     places = (hashes >> np.uint64(32)) % np.uint64(bins)
     for place in range(bins):
         yield place, np.flatnonzero(places == place)
-
-
-IDENTITY = Projection(("experiment", "impression"), {})
 
 
 class SharedHashes(Seen):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CACHE = "NUMBA_CACHE_DIR"
+ALL = 2**40  # room for all impressions of a partition
 
 
 def session() -> SparkSession:
@@ -98,7 +99,6 @@ def tally_sessions(
     yield number, tally
 
 
-ALL = 2**40  # room for all impressions of a partition
 Count = Callable[[Task, Iterator[pa.RecordBatch], Seen], Any]
 Make = Callable[[Task, int, Iterator[pa.RecordBatch], Seen], Iterable[Item]]
 

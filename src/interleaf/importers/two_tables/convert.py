@@ -78,6 +78,9 @@ REMEDIES = {
         "events.event=COLUMN"
     ),
 }
+UNPACKED = 4  # a guess: a file is this many times smaller than its rows in memory
+UNKNOWN_PARTS = 64  # partitions of a stream, whose size is not known
+_DEFAULTS = ImportOptions(experiment=schema.DEFAULTS["experiment"])
 
 
 def explain_drops(counts: ReadCounts) -> list[str]:
@@ -88,11 +91,6 @@ def explain_drops(counts: ReadCounts) -> list[str]:
         remedy = REMEDIES.get(reason) or DropReason(reason.partition(":")[0]).remedy
         lines.append(f"{reason} ({text_of(reason)}): {number:,}{example}" + (f"; {remedy}" if remedy else ""))
     return lines
-
-
-UNPACKED = 4  # a guess: a file is this many times smaller than its rows in memory
-UNKNOWN_PARTS = 64  # partitions of a stream, whose size is not known
-_DEFAULTS = ImportOptions(experiment=schema.DEFAULTS["experiment"])
 
 
 def import_pair(source: Sequence[Any], out: str | Path, options: ImportOptions = _DEFAULTS) -> ImportResult:

@@ -36,6 +36,20 @@ BATCH = 65_536  # rows read at a time
 _DUCKDB_MODULES = ("duckdb", "_duckdb")
 LINES = 8_192  # lines that are Python objects at a time
 Batches = Callable[[Sequence[str], ReadCounts], Iterator[pa.RecordBatch]]
+DUCKDB, POSTGRES = ("duckdb",), ("postgresql", "postgres")
+_QUERY = re.compile(r"[?&]query=", re.IGNORECASE)
+NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false"}  # settings of DuckDB
+ROWS = 16_384  # rows of PostgreSQL that are Python objects at a time
+# By the number of the type in PostgreSQL: bool, integers, floats, times. All others become text.
+_ARROW_TYPES: dict[int, pa.DataType] = {
+    16: pa.bool_(),
+    **dict.fromkeys((20, 21, 23), pa.int64()),
+    **dict.fromkeys((700, 701), pa.float64()),
+    1114: pa.timestamp("us"),
+    1184: pa.timestamp("us", "UTC"),
+}
+# Settings with passwords that a driver may quote from the SQL.
+_SECRET = re.compile(r"\b(password|pwd|secret|token)\b\s*['\"]?\s*[=:]?\s*\S+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -216,12 +230,6 @@ def _objects(file: LogFile, counts: ReadCounts) -> Iterator[dict[str, Any]]:
 _READERS = {"parquet": _read_parquet, "csv": _read_csv, "lines": _read_lines}
 
 
-DUCKDB, POSTGRES = ("duckdb",), ("postgresql", "postgres")
-_QUERY = re.compile(r"[?&]query=", re.IGNORECASE)
-NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false"}  # settings of DuckDB
-ROWS = 16_384  # rows of PostgreSQL that are Python objects at a time
-
-
 class OpenedQuery(NamedTuple):
     """A query that has been sent: what to call it, its columns, and the batches of its result, once."""
 
@@ -300,16 +308,6 @@ def _open_postgres(place: str, sql: str, stack: ExitStack) -> OpenedQuery:
     return OpenedQuery(where, columns, _postgres_batches(where, cursor, columns))
 
 
-# By the number of the type in PostgreSQL: bool, integers, floats, times. All others become text.
-_ARROW_TYPES: dict[int, pa.DataType] = {
-    16: pa.bool_(),
-    **dict.fromkeys((20, 21, 23), pa.int64()),
-    **dict.fromkeys((700, 701), pa.float64()),
-    1114: pa.timestamp("us"),
-    1184: pa.timestamp("us", "UTC"),
-}
-
-
 def _postgres_batches(where: str, cursor: Any, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     import psycopg
 
@@ -327,10 +325,6 @@ def _value_text(value: Any) -> str | None:
     if isinstance(value, list):
         return msgspec.json.encode(value).decode()
     return value if value is None or isinstance(value, str) else str(value)
-
-
-# Settings with passwords that a driver may quote from the SQL.
-_SECRET = re.compile(r"\b(password|pwd|secret|token)\b\s*['\"]?\s*[=:]?\s*\S+", re.IGNORECASE)
 
 
 @contextmanager

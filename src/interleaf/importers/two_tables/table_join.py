@@ -30,6 +30,7 @@ _NOBODY_NAMES = ("", "-1")
 _NAMES = pa.list_(pa.string())
 _BREAK = "\x1f"  # between the parts of the text that stands for a design
 Design = tuple[str, ...]  # experiment and version
+EXAMPLES = 12  # positions of a list that an example shows
 
 
 class OwnerEvidence:
@@ -146,9 +147,6 @@ def _designs(batch: pa.RecordBatch) -> tuple[list[Design], Array]:
     encoded = pc.binary_join_element_wise(*parts, _BREAK).dictionary_encode()
     designs = [tuple(text.split(_BREAK)) for text in encoded.dictionary.to_pylist()]
     return designs, np.asarray(encoded.indices).astype(np.int64)
-
-
-EXAMPLES = 12  # positions of a list that an example shows
 
 
 def group_results(rows: pa.RecordBatch, first_rank: int, counts: ReadCounts) -> pa.RecordBatch:

@@ -28,6 +28,26 @@ from interleaf.log.event_join import ReadCounts
 from interleaf.log.jsonl import LineError, split_rankings
 from interleaf.methods.registry import resolve
 
+LIST, RESULTS, KEY = "list", "results", "key"  # the shapes
+_TEXTS = pa.list_(pa.string())
+DOC = "document"
+RESULT = (DOC, "owner", "rank")  # fields of a result that has a row of its own
+_TYPES = {column.name: column.type for column in schema.COLUMNS}
+_RANKINGS = pa.struct([("rankers", _TEXTS), ("rankings", pa.list_(_TEXTS))])
+K = 10  # documents of a list that is composed again, if no column says how many were shown
+_FIELDS = {simplify(name): field for field in RESULT for name in (field, *NAMES[IMPRESSIONS][field])} | {
+    "id": "document"
+}
+RARE = 0.01  # a smaller share of events at position 0 does not mean that positions start there
+CLICK = "click"  # the kind of events without a kind
+EVENT_SCHEMA = pa.schema(
+    [
+        ("impression", pa.string()),
+        ("document", pa.string()),
+        *((column.name, pa.int64() if column.name == "rank" else column.type) for column in schema.EVENT),
+    ]
+)
+
 
 @dataclass
 class RowChecks:
@@ -69,15 +89,6 @@ class RowChecks:
     def used(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that can be used."""
         return batch if self._is_used.all() else batch.filter(pa.array(self._is_used))
-
-
-LIST, RESULTS, KEY = "list", "results", "key"  # the shapes
-_TEXTS = pa.list_(pa.string())
-DOC = "document"
-RESULT = (DOC, "owner", "rank")  # fields of a result that has a row of its own
-_TYPES = {column.name: column.type for column in schema.COLUMNS}
-_RANKINGS = pa.struct([("rankers", _TEXTS), ("rankings", pa.list_(_TEXTS))])
-K = 10  # documents of a list that is composed again, if no column says how many were shown
 
 
 def find_shape(columns: TableColumns, problems: list[InterleafError]) -> str:
@@ -257,11 +268,6 @@ def _split(value: Any) -> dict[str, Any]:
     return {"rankers": split.get("rankers"), "rankings": texts}
 
 
-_FIELDS = {simplify(name): field for field in RESULT for name in (field, *NAMES[IMPRESSIONS][field])} | {
-    "id": "document"
-}
-
-
 def _field_of(name: str) -> str | None:
     """The field of a result that a key of an object is."""
     return _FIELDS.get(simplify(name))
@@ -277,17 +283,6 @@ def _like(lists: pa.ListArray, values: pa.Array) -> pa.ListArray:
     sizes = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     is_null = np.append(np.asarray(lists.is_null()), False)
     return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(sizes)), pa.int32(), mask=is_null), values)
-
-
-RARE = 0.01  # a smaller share of events at position 0 does not mean that positions start there
-CLICK = "click"  # the kind of events without a kind
-EVENT_SCHEMA = pa.schema(
-    [
-        ("impression", pa.string()),
-        ("document", pa.string()),
-        *((column.name, pa.int64() if column.name == "rank" else column.type) for column in schema.EVENT),
-    ]
-)
 
 
 def check_place(columns: TableColumns, problems: list[InterleafError]) -> None:

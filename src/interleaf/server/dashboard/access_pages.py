@@ -19,6 +19,13 @@ from interleaf.server.service import SECOND, log
 from interleaf.store.records import ADMIN, INGEST, READ, ROLES
 
 _OURS = re.compile(r"/(?![/\\])[A-Za-z0-9._/?=-]{0,300}")
+MEANINGS = {
+    INGEST: "for the search service: sends rankings and events",
+    READ: "can see this dashboard, reports and logs",
+    ADMIN: "can do everything: manage experiments and keys",
+}
+DAY, MAX_DAYS = 86_400 * SECOND, 3650
+_ID = re.compile("[0-9a-f]{16}")
 
 
 async def show_login(visit: Visit) -> Response:
@@ -78,15 +85,6 @@ def _left() -> Response:
 def _onward(target: str) -> str:
     """A path of this site, even if the form names another site."""
     return target if _OURS.fullmatch(target) else "/"
-
-
-MEANINGS = {
-    INGEST: "for the search service: sends rankings and events",
-    READ: "can see this dashboard, reports and logs",
-    ADMIN: "can do everything: manage experiments and keys",
-}
-DAY, MAX_DAYS = 86_400 * SECOND, 3650
-_ID = re.compile("[0-9a-f]{16}")
 
 
 async def show_keys(visit: Visit) -> Response:

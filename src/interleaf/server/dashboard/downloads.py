@@ -23,6 +23,8 @@ from interleaf.server.schemas import ApiError
 from interleaf.stats.power import MARGIN
 from interleaf.store.fold import report_settings_of
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text that begins with one of these
+
 
 def analysis(settings: Experiment, version: int, metric: str) -> str:
     """The command that makes the report of a metric from the exported log.
@@ -95,9 +97,6 @@ def _post(address: str, body: dict[str, Any], is_open: bool) -> str:
     key = [] if is_open else ["-H", "Authorization: Bearer KEY"]
     data = json.dumps(body, ensure_ascii=False)
     return shlex.join(["curl", address, *key, "-H", "Content-Type: application/json", "-d", data])
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text that begins with one of these
 
 
 async def export(visit: Visit) -> Response:

@@ -47,6 +47,12 @@ PAGE = 30  # experiments on a page: a report is computed for each
 SHARE = 0.01  # maximum share of one core that the report of an experiment takes while the list is open
 # Labels of the modes other than a comparison in mixed lists.
 MODES = {CHOOSE: "Choice", ONE_LIST: "A/B test", AA: "A/A", RELABELLED: "relabelled A/A", LOSER: "known loser"}
+COLOURS = 6  # colours of teams; each team has a letter, too
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MAX_EXAMPLES = 8
+# Sections after the leaderboard, the scorecard, the estimate over time and the progress, in this order.
+NUMBERS = ("lift", "neutrality", "slots", "arms", "segments")
+WRONG = {MARKS[FAILED], MARKS[WARNING]}
 
 
 async def show_list(visit: Visit) -> Response:
@@ -126,10 +132,6 @@ def judgement(report: Report | None) -> tuple[str, str]:
     return tone, headline.lower()
 
 
-COLOURS = 6  # colours of teams; each team has a letter, too
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
 @dataclass(frozen=True)
 class Team:
     """The mark of a ranker's documents: a letter (a number after Z) and a colour."""
@@ -184,12 +186,6 @@ def _to_document(
         "events": ", ".join(kinds),
         "is_fixed": False,
     }
-
-
-MAX_EXAMPLES = 8
-# Sections after the leaderboard, the scorecard, the estimate over time and the progress, in this order.
-NUMBERS = ("lift", "neutrality", "slots", "arms", "segments")
-WRONG = {MARKS[FAILED], MARKS[WARNING]}
 
 
 async def show_experiment(visit: Visit) -> Response:

@@ -30,6 +30,8 @@ UNLIKELY = 0.01
 TOO_UNIFORM = "too uniform to compute an interval: are these real users?"
 _HOLDOUT_CHECKS = {CheckCode.HOLDOUT_CLICKS, CheckCode.HOLDOUT_ABANDONMENT, CheckCode.HOLDOUT_SPLIT}
 _MARKS = {FIRST: "▶", SECOND: "◀", NEITHER: "●"}
+DAY = timedelta(days=1)
+MIN_TIME = timedelta(hours=1)  # minimum traffic to estimate a rate
 
 
 @dataclass(frozen=True)
@@ -279,10 +281,6 @@ def _loser(settings: Experiment, report: Report | None) -> Trial:
     lost = any(pair.winner not in (None, settings.control) for pair in report.comparisons)
     shows = f"{control} wins, as it should." if won else f"So far {control} has not won."
     return Trial("Known loser", should, "The ranker that is worse by design is preferred." if lost else shows)
-
-
-DAY = timedelta(days=1)
-MIN_TIME = timedelta(hours=1)  # minimum traffic to estimate a rate
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from interleaf.store.records import ADMIN, READ
 PUBLIC = "public"
 FORM = "application/x-www-form-urlencoded"
 MAX_FIELDS = 200
+_ONE = "/experiments/{name}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,6 @@ class PageRoute:
     narrows: bool = False
 
 
-_ONE = "/experiments/{name}"
 PAGE_ROUTES = (
     PageRoute("GET", "/", READ, experiment_pages.show_list, narrows=True),
     PageRoute("GET", "/live", READ, experiment_pages.refresh_list, narrows=True),

@@ -40,6 +40,17 @@ COOKIE = "interleaf"
 DASHBOARD_ROLES = (READ, ADMIN)
 OWN_SITE = ("same-origin", "none")  # values of Sec-Fetch-Site
 MAX_COOKIE = 200  # characters
+NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
+TTL = 4.0  # seconds; a chart takes longer to compute than a report
+MAX_DRAWINGS = 50
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 
 
 async def begin_session(service: Service, key: AccessKey) -> str:
@@ -88,21 +99,6 @@ def set_cookie(service: Service, request: Request, response: Response, cookie: s
     """Set the cookie: for this site only, and not readable by scripts."""
     seconds, is_secure = round(service.settings.cookie_hours * 3600), request.url.scheme == "https"
     response.set_cookie(COOKIE, cookie, seconds, secure=is_secure, httponly=True, samesite="strict")
-
-
-NO_CHARTS = "There are no charts: interleaf's extra `plots` is not installed here. The tables have all numbers."
-TTL = 4.0  # seconds; a chart takes longer to compute than a report
-MAX_DRAWINGS = 50
-
-
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "Cache-Control": "no-store",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
 
 
 class DashboardState:
