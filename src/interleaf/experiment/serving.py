@@ -112,7 +112,7 @@ def plan_list(experiment: Experiment, version: int, request: Request, group: Cho
         return Shown(unmixed_page(experiment, request), FALLBACK, None)
     needed = experiment.needed if group is None else group.rankers
     available = _complete_rankings(experiment, request, None if group is None else needed)
-    missing = [name for name in needed if not _can_mix(experiment, request, available, name)]
+    missing = _find_missing(experiment, request, available, needed)
     if group is not None and missing:
         available |= _complete_rankings(experiment, request, (*needed, experiment.control))
     size = request.k or experiment.k
@@ -260,22 +260,20 @@ def _complete_rankings(experiment: Experiment, request: Request, only: Sequence[
     return remove_documents(rankings, request.fixed.values())
 
 
-def _has_answered(request: Request, ranker: str) -> bool:
-    """Whether the ranker answered, even if it found nothing."""
-    return request.rankings.get(ranker) is not None
-
-
-def _can_mix(experiment: Experiment, request: Request, available: Rankings, ranker: str) -> bool:
-    """Whether the ranker answered; with documents, if one empty ranking would make the mixed list empty."""
-    return _has_answered(request, ranker) and (not experiment.chosen.stops_early or bool(available[ranker]))
+def _find_missing(experiment: Experiment, request: Request, available: Rankings, needed: Sequence[str]) -> list[str]:
+    """The rankers that did not answer, or found nothing, if one empty ranking would make the mixed list empty."""
+    answers, stops_early = request.rankings, experiment.chosen.stops_early
+    return [name for name in needed if answers.get(name) is None or (stops_early and not available[name])]
 
 
 def _find_shown_ranker(experiment: Experiment, request: Request, available: Rankings) -> str | None:
     """The ranker whose list is shown if nothing is mixed: the control if it answered, else the first one that found
     something, else the first one that answered.
     """
-    answered = [name for name in available if _has_answered(request, name)]
-    return min(answered, key=lambda name: (name != experiment.control, not available[name]), default=None)
+    answered = [name for name in available if request.rankings.get(name) is not None]
+    if experiment.control in answered:
+        return experiment.control
+    return next((name for name in answered if available[name]), next(iter(answered), None))
 
 
 def _as_mode(experiment: Experiment, available: Rankings, key: tuple[Any, ...], size: int) -> Rankings:

@@ -40,9 +40,7 @@ def pack_numbers(row: Mapping[str, Any]) -> bytes:
     numbers = [-1 if union is None else union, -1 if relaxed is None else int(relaxed)]
     numbers += rankers if unshown is None else -1 - rankers, -1 if ranks is None else len(flat) // 4
     numbers += [-1 if one is None else len(one) for one in (teams, lengths, choices, latency)]
-    lists: list[int] = []
-    for one in (teams, lengths, choices):
-        lists += one or ()
+    lists = (*(teams or ()), *(lengths or ()), *(choices or ()))
     floats = array("f", [nan if number is None else number for number in latency]) if latency else b""
     texts = b""
     if characters is not None:
@@ -52,9 +50,9 @@ def pack_numbers(row: Mapping[str, Any]) -> bytes:
 
 
 def _bytes_of(ranks: Any) -> bytes:
-    """Ranks as 32-bit integers, from lists or from an array of them."""
+    """Ranks as 32-bit integers, from lists or from an array of such integers."""
     if isinstance(ranks, np.ndarray):
-        return ranks.astype(np.int32, copy=False).tobytes()
+        return ranks.tobytes()
     return b"" if ranks is None else array("i", chain.from_iterable(ranks)).tobytes()
 
 

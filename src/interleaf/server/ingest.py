@@ -70,7 +70,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
         shown=shown,
         extras=_collect_extras(service, settings, data, shown.rankers),
     )
-    documents = sum([len(ranking) for ranking in rankings.values() if ranking])
+    documents = sum(map(len, filter(None, rankings.values())))
     if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
         await asyncio.to_thread(encode_lists, [impression])  # so that other requests do not wait
     unit, excluded = data.unit, impression.extras.get("excluded")
