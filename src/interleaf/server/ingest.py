@@ -219,10 +219,10 @@ def _to_event(service: Service, event: schemas.EventBody, now: int, place: int, 
         problem = "an event belongs to an impression or to a unit; give one of the two"
         raise ApiError(422, "invalid", problem, f"events[{place}]")
     if event.rank is None and event.document is None:
-        problem = "an event is on a document; give its rank in the shown list, or its id as document"
+        problem = "an event needs a document; give its rank in the shown list, or its id as document"
         raise ApiError(422, "invalid", problem, f"events[{place}]")
     if event.unit is not None and event.document is None:
-        problem = "an event of a unit is on a document, whichever list it was in; give its id as document"
+        problem = "an event with a unit needs a document, because a rank is of one list; give its id as document"
         raise ApiError(422, "invalid", problem, f"events[{place}].document")
     return Event(
         id=event.event or new_id(),
