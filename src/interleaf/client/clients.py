@@ -23,7 +23,15 @@ from weakref import WeakSet
 
 from interleaf.client.connections import AwayError, Connections, Reply
 from interleaf.client.delivery_thread import EVENTS, LISTED, MAX_EVENTS, TAKEN, DeliveryThread, LatencyBreaker
-from interleaf.client.fallback import Answer, EventCounts, Known, KnownExperiments, RankerChoice, Status, compose
+from interleaf.client.fallback import (
+    Answer,
+    EventCounts,
+    KnownExperiment,
+    KnownExperiments,
+    RankerChoice,
+    Status,
+    compose,
+)
 from interleaf.client.spool import FolderSpool, MemorySpool, Spool
 from interleaf.client.visitors import Visitors, whole
 from interleaf.errors import ClientError, ExperimentError
@@ -201,7 +209,7 @@ class Client:
             raise reply.error
         return reply.data
 
-    def known(self, experiment: str) -> Known | None:
+    def find_experiment(self, experiment: str) -> KnownExperiment | None:
         """The settings of an experiment as the service last described them, without waiting for it."""
         if self._known.want(experiment):
             self._delivery.wake(soon=True)

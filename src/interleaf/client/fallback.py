@@ -96,7 +96,7 @@ log = logging.getLogger("interleaf.client")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownExperiment:
     """An experiment as the service last described it."""
 
     settings: Experiment
@@ -109,7 +109,7 @@ class KnownExperiments:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._known: dict[str, Known | None] = {}
+        self._known: dict[str, KnownExperiment | None] = {}
 
     @property
     def names(self) -> list[str]:
@@ -123,7 +123,7 @@ class KnownExperiments:
         self._known[name] = self._read(name)
         return True
 
-    def get(self, name: str) -> Known | None:
+    def get(self, name: str) -> KnownExperiment | None:
         return self._known.get(name)
 
     def learn(self, name: str, data: Any) -> None:
@@ -144,7 +144,7 @@ class KnownExperiments:
     def _path(self, name: str) -> Path | None:
         return self._folder and self._folder / f"{quote(name, safe='')}.settings"
 
-    def _read(self, name: str) -> Known | None:
+    def _read(self, name: str) -> KnownExperiment | None:
         path = self._path(name)
         if path is not None:
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -161,7 +161,7 @@ class KnownExperiments:
                 part.replace(path)
 
 
-def compose(known: Known | None, request: Request, *, is_running: bool = True) -> tuple[Answer, bool]:
+def compose(known: KnownExperiment | None, request: Request, *, is_running: bool = True) -> tuple[Answer, bool]:
     """The page as the service would compose it, and whether it must be logged.
 
     If the experiment is not running, the control is shown; if it is unknown, the first ranking.
@@ -185,5 +185,5 @@ def _first(request: Request) -> list[str]:
     return documents[request.k * (request.page - 1) : request.k * request.page]
 
 
-def _parse_known(data: Any) -> Known:
-    return Known(Experiment.of(data["settings"]), int(data["version"]), str(data["state"]))
+def _parse_known(data: Any) -> KnownExperiment:
+    return KnownExperiment(Experiment.of(data["settings"]), int(data["version"]), str(data["state"]))

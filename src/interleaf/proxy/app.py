@@ -116,7 +116,7 @@ class ProxyApp:
             return
         plain = None if raw is None else decompress(raw, incoming.header(b"content-encoding"), max_body)
         is_known = plain is not None and self._events.take_ubi(incoming.path, plain, copy.read())
-        if not is_known and self._events.may_have_ubi(incoming, exchange.body.begun):
+        if not is_known and self._events.may_have_ubi(incoming, exchange.body.start):
             self._count_failure(FailureCode.EVENTS_NOT_READ, FailureCode.EVENTS_NOT_READ.text)
 
     async def _search(self, exchange: Exchange) -> None:

@@ -50,7 +50,7 @@ class BodyReader:
         return b"".join(self._read)
 
     @property
-    def begun(self) -> bytes:
+    def start(self) -> bytes:
         """What was read so far."""
         return b"".join(self._read)
 

@@ -162,7 +162,7 @@ class ServiceRecorder:
         self._thread = RecordingThread(dropped)
 
     def running(self) -> Running | None:
-        known = self._client.known(self._name)
+        known = self._client.find_experiment(self._name)
         return Running(known.settings, known.version) if known is not None and known.state == RUNNING else None
 
     def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
@@ -186,7 +186,7 @@ class ServiceRecorder:
         self._thread.put(lambda: self._report(timed))
 
     def status(self) -> dict[str, Any]:
-        known = self._client.known(self._name)
+        known = self._client.find_experiment(self._name)
         state = {"state": None if known is None else known.state, "version": None if known is None else known.version}
         client = asdict(self._client.status())
         client["waiting"] += self._thread.waiting
