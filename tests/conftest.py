@@ -38,20 +38,28 @@ settings.load_profile("interleaf")
 
 # Files whose names begin so run in one process, which starts their servers only once: the engines, and Spark.
 ONE_PROCESS = ("tests/engines/", "tests/execution/test_spark")
-SECONDS = "interleaf/seconds"  # key of pytest's cache: how long each group of files took in the last run
+# Each test of these files is a group of its own: pages of the documentation share nothing, and wait for services.
+ALONE = ("tests/project/test_documentation.py",)
+SECONDS = "interleaf/seconds"  # key of pytest's cache: how long each group of tests took in the last run
 seconds: defaultdict[str, float] = defaultdict(float)
 
 
-def group_of(file: str) -> str:
-    """The files that run in one process with this one, or the file itself."""
-    return next((start for start in ONE_PROCESS if file.startswith(start)), file)
+def group_of(test: str) -> str:
+    """The group of a test that is named FILE::TEST: those that run in one process with it, or its file, or only it."""
+    file = test.partition("::")[0]
+    return test if file in ALONE else next((start for start in ONE_PROCESS if file.startswith(start)), file)
+
+
+def seconds_of(group: str, last: dict[str, float]) -> float:
+    """How long a group took in the last run; in the first run, what starts servers of its own is slow."""
+    return last.get(group, 60.0 if group in ONE_PROCESS else 0.0)
 
 
 class GroupScheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
-    """Gives workers one group of files after the other, in the order of the tests."""
+    """Gives workers one group of tests after the other, in their order."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(super()._split_scope(nodeid))
+        return group_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -63,11 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The slowest groups of the last run come first, so that no worker has one left when the others are done."""
     cache = getattr(config, "cache", None)  # none if pytest's cache is switched off
     last = cache.get(SECONDS, {}) if cache else {}
-    items.sort(key=lambda item: -last.get(group_of(item.location[0]), 0.0))
+    items.sort(key=lambda item: -seconds_of(group_of(item.nodeid), last))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    seconds[group_of(report.location[0])] += report.duration
+    seconds[group_of(report.nodeid)] += report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -209,9 +209,12 @@ def _panels(chart: Any, rows: Rows, facet: str | None, title: str) -> dict[str, 
 
 
 def _layers(*parts: Any, height: Any, width: Any = WIDTH) -> dict[str, Any]:
-    """The finished chart of some layers, the lowest first."""
+    """The finished chart of some layers, the lowest first.
+
+    Altair's check of the whole specification would take a third of the time. A test makes it for the charts of reports.
+    """
     chart = _altair().layer(*parts).properties(width=width, height=height)
-    return dict(chart.configure(**_STYLE).to_dict())
+    return dict(chart.configure(**_STYLE).to_dict(validate=False))
 
 
 def _labels(field: str) -> Any:

@@ -12,6 +12,8 @@ from benchmarks import (
     checks,
     counting_clicks,
     exposure,
+    guardrails,
+    margins,
     method_plans,
     people,
     plans,
@@ -194,7 +196,8 @@ def test_the_table_has_rows_of_every_claim(monkeypatch: pytest.MonkeyPatch, caps
     """From small worlds, so that nobody waits."""
     monkeypatch.setattr(calibration, "QUICK", TINY)
     monkeypatch.setattr(people, "WORLDS", [people.WORLDS[1], people.WORLDS[-1]])  # lasting tastes; heavy users
-    monkeypatch.setattr(people, "LOOKS", 3)
+    for module in (people, schemes, guardrails, margins):
+        monkeypatch.setattr(module, "LOOKS", 3)
     monkeypatch.setattr(people, "EFFECTS", people.EFFECTS[:1])  # a smaller one takes more users to show
     monkeypatch.setattr(people, "CALIBRATION_UNITS", 10_000)
     monkeypatch.setattr("benchmarks.values.EVERYBODY", 20_000)

@@ -1,6 +1,5 @@
 """Spark gives the tallies of the local engine, bit for bit, whatever the parts; from paths and from data frames."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,11 @@ from interleaf.simulate.people import People
 from interleaf.simulate.world import World
 from tests.log.test_pages import in_pages
 from tests.support.log_rows import made_rows, table_of
-from tests.support.spark_sessions import MARKS, started, written
+from tests.support.spark_sessions import MARKS, written
 from tests.tally.test_tally import check_same
 
 pytestmark = MARKS
 DATA = synthetic(queries=12, seed=2)
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    yield from started()
 
 
 def world(method: str, rankers: int) -> World:

@@ -1,6 +1,5 @@
 """The examples of the page on Spark run where there is Java: the commands as they stand, the calls in a session."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +7,10 @@ import pytest
 
 from tests.project.test_documentation import blocks, folder, run_commands
 from tests.support.paths import ROOT
-from tests.support.spark_sessions import MARKS, started
+from tests.support.spark_sessions import MARKS
 
 pytestmark = [*MARKS, pytest.mark.slow]
 __all__ = ["folder"]  # a fixture
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    yield from started()
 
 
 def test_the_commands_and_the_calls_of_the_page_run(

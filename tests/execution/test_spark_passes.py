@@ -1,6 +1,5 @@
 """On Spark, caption models, reused logs and learned credit come out as on this machine, but for the last digits."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,11 @@ from interleaf.execution.options import LogOptions
 from interleaf.simulate.data import synthetic
 from interleaf.simulate.people import People
 from interleaf.simulate.world import World
-from tests.support.spark_sessions import MARKS, started, written
+from tests.support.spark_sessions import MARKS, written
 from tests.tally.test_tally import check_same
 
 pytestmark = MARKS
 DATA = synthetic(queries=40, features=3, strengths=[0.5, 0.5, 0.2], seed=1)
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    yield from started()
 
 
 def rows_of(method: str = "team_draft", **columns: bool) -> Any:

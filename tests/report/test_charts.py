@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree
 
+import altair
 import pytest
 
 from interleaf import plots
@@ -151,6 +152,15 @@ def test_of_too_many_pairs_those_with_the_control_or_those_furthest_from_zero_ar
 
 def test_nothing_computed_draws_nothing_but_what_was_shown() -> None:
     assert list(charts.charts(nothing_computed())) == ["slots"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_chart_is_a_specification_that_altair_accepts(name: str) -> None:
+    """Here, because charts of a page are made without this check."""
+    made = [chart.spec for found in charts.charts(EXAMPLES[name]).values() for chart in found]
+    made.append(plots.points([{"x": 1, "y": 2, "of": "a"}], "x", "y", "of", level=1.0))
+    for spec in made:
+        altair.LayerChart.validate(spec)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -17,7 +17,7 @@ MARKS = [NEEDS, pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::D
 
 
 def started() -> Iterator[Any]:
-    """A session for all tests of a file, for a fixture; it has one core, as other tests have the others.
+    """A session for all tests of a process, for a fixture; it has one core, as other tests have the others.
 
     Its worker is this Python, and keeps kernels where this process does.
     """
