@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import TypeVar
 
+A, B = TypeVar("A"), TypeVar("B")
 _LOGIN = re.compile(r"(:/+)(?:\S*:\S*@|[^\s/@]*@)")  # one slash is left of two if the address became a path
 _SETTING = re.compile(r"([?&]\w*(?:password|pwd|secret|token)\w*=)[^\s&'\"]+", re.IGNORECASE)
 
@@ -102,14 +104,21 @@ def collect_errors(*calls: Callable[[], object]) -> list[InterleafError]:
 
 
 def raise_errors(errors: Iterable[InterleafError]) -> None:
-    """Raise one error that lists all of these; a single error is raised as it is. Without errors, do nothing."""
-    problems = [problem for error in errors for problem in error.problems or (error,)]
+    """Raise one error that lists all of these, each once; a single error is raised as it is, and none is no error."""
+    all_problems = [problem for error in errors for problem in error.problems or (error,)]
+    problems = list({str(problem): problem for problem in all_problems}.values())
     if len(problems) == 1:
         raise problems[0]
     if problems:
         summary = DataError("\n  - ".join([f"{len(problems)} problems:", *map(str, problems)]))
         summary.problems = tuple(problems)
         raise summary
+
+
+def make_both(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    """What two calls return; if calls fail, one error that lists the problems of both."""
+    raise_errors(collect_errors(first, second))
+    return first(), second()
 
 
 def join_names(names: Iterable[object]) -> str:

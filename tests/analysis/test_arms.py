@@ -199,7 +199,7 @@ def test_metrics_of_sessions_count_the_gap_from_the_last_interaction(timeout: in
         assert metric(arm, "session_queries").value == pytest.approx(len(own) / len(groups))
         assert metric(arm, "reformulation").value == pytest.approx(sum(len(group) - 1 for group in groups) / len(own))
     without = analyze(table_of(rows)).arms[0]
-    assert "ask for it" in metric(without, "reformulation").reason
+    assert "sessions=1800" in metric(without, "reformulation").reason
     assert metric(without, "session_queries").value is None
 
 

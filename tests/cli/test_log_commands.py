@@ -152,6 +152,27 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
     capsys.readouterr()
 
 
+def test_all_wrong_options_are_listed_before_the_log_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--confidence",
+        "3",
+        "--correction",
+        "bonf",
+        "--cluster",
+        "query",
+        "--threads",
+        "-1",
+        "--guardrails",
+        "x=1",
+    ]
+    assert cli.main(["analyze", "no-such-log.parquet", *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("interleaf analyze: 5 problems:")
+    for part in ("confidence is 3.0", "unknown correction 'bonf'", "unknown cluster 'query'", "threads is -1", "'x'"):
+        assert part in error
+    assert "no-such-log" not in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -176,7 +197,7 @@ def test_a_failed_check_is_the_status_only_where_strict(tmp_path: Path, capsys: 
         ("LOG --version 2", "version 2"),
         ("LOG --holdout 2", "2.0"),
         ("LOG --split A", "--split: 'A' has another form than ARM=SHARE"),
-        ("LOG --split Z=0.5 A=1", "split names the arm 'Z'"),
+        ("LOG --split Z=0.5 holdout=1", "split names the arm 'Z'"),
         ("LOG --out no/folder/x.html", "no/folder"),
         ("LOG --out no/folder/x.md", "no/folder"),
         ("LOG --out no/folder/x.tally", "no/folder"),

@@ -18,7 +18,6 @@ from interleaf.report.model import DRAWN_OWNERS, Check, Comparison, Totals, Unde
 from interleaf.report.report import Report
 from interleaf.report.rule import ReportSettings
 from interleaf.report.verdict import verdict
-from interleaf.stats.compare import ALIKE
 from tests.support.log_rows import Row, made_row, made_rows, table_of, with_column
 
 HEALTHY = [
@@ -312,7 +311,7 @@ def test_small_scores_do_not_round_to_nothing() -> None:
 
 
 def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
-    found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, reasons={"interval": ALIKE})
+    found = replace(Comparison("A", "B", -1.0), wins=0, losses=40, ties=0, clicked=40, is_uniform=True)
     said = verdict([found], [], ReportSettings())
     assert (said.winner, said.undecided_because) == (None, UndecidedCode.TOO_UNIFORM)
     assert said.sentence.startswith("All 40 lists with a preference favour B, so no interval can be computed")

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from interleaf.click_value.learned_credit import LearnedCredit
 from interleaf.decode.columns import Exclusion, query_text
-from interleaf.errors import DataError, InterleafError, join_names, raise_errors
+from interleaf.errors import DataError, InterleafError, join_names, make_both, raise_errors
 from interleaf.execution import local, spark
 from interleaf.execution.options import SPARK, LogOptions
 from interleaf.execution.task import Task
@@ -213,9 +213,11 @@ def analyze(
 def _report(given: dict[str, Any]) -> Report:
     """The report, from the arguments of `analyze`."""
     names = [setting.name for setting in fields(ReportSettings) if setting.name in given]
-    settings = ReportSettings(**{name: given[name] for name in names})
     table, kinds = split_events(given["impressions"], given["events"], given["kinds"])
-    options = LogOptions.of_arguments(given | {"events": kinds})
+    settings, options = make_both(
+        lambda: ReportSettings(**{name: given[name] for name in names}),
+        lambda: LogOptions.of_arguments(given | {"events": kinds}),
+    )
     tables = TwoTables(given["impressions"], table, given["map"] or {}, given["rankers"], given["ordinals"])
     with open_log(given["log"], tables, options) as log:
         return report(read_tally(log, options), settings, query_finder(log))

@@ -19,7 +19,7 @@ from interleaf.cli.parser import (
     pair,
     parse_kinds,
 )
-from interleaf.errors import DataError, join_names
+from interleaf.errors import DataError, join_names, make_both
 from interleaf.execution.options import LogOptions
 from interleaf.plots import to_svg
 
@@ -120,9 +120,10 @@ def run_analyze(options: argparse.Namespace) -> int:
 
     values = {one.name: getattr(options, one.name) for one in fields(ReportSettings) if one.name in options}
     pairs = {name: as_map(f"--{name}", getattr(options, name)) or None for name in ("split", "guardrails")}
-    settings = ReportSettings(**values | pairs)
     table = parse_event_table(options)
-    log_options = LogOptions(**collect_log_options(options))
+    settings, log_options = make_both(
+        lambda: ReportSettings(**values | pairs), lambda: LogOptions(**collect_log_options(options))
+    )
     tables = TwoTables(options.impressions, table, as_map("--map", options.map), options.rankers, options.ordinals)
     with open_log(options.log, tables, log_options) as log:
         tally = read_tally(log, log_options)

@@ -21,7 +21,7 @@ from interleaf.report.comparisons import ComparisonResult, RankerPairs
 from interleaf.report.model import UNIT, Comparison, Metric, ReportArm
 from interleaf.report.rule import HOLM, Decision, ReportSettings, decide
 from interleaf.report.weights import ValueCap, buckets_of, cut, value_cap
-from interleaf.stats.compare import Estimate, difference, estimate
+from interleaf.stats.compare import ALIKE, Estimate, difference, estimate
 from interleaf.tally import Tally, bucket_sums
 from interleaf.tally.bucket_sums import CLICKED, ONE, QUERIES, ArmSums
 from interleaf.tally.tally import MAX_ARMS
@@ -180,5 +180,6 @@ def _comparison(names: tuple[str, str], totals: dict[str, int], estimate: Estima
     reasons = {name: decision.reason or estimate.reason for name, value in values.items() if value is None}
     if decision.chance is None:
         reasons["chance_decided"] = decision.why_no_chance
+    values["is_uniform"] = reasons.get("interval") == ALIKE
     figures: dict[str, Any] = {**totals, **values, "reasons": dict.fromkeys(NOT_COMPUTED, DIFFERENT_PEOPLE) | reasons}
     return Comparison(first=names[0], second=names[1], **figures)

@@ -5,7 +5,6 @@ To add a health check, declare a function with its code in a module of checks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,7 +15,6 @@ from interleaf.execution.collector import LEFT_OUT, MAX_EXAMPLES
 from interleaf.log.drop_reasons import text_of
 from interleaf.methods.registry import ONE_LIST, resolve
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED
-from interleaf.metrics.guardrail_metrics import find_problems
 from interleaf.report import effect_checks, list_checks, log_checks, traffic_checks
 from interleaf.report.arms import ONE_LIST_MEANING, arms, baseline, compare_lists
 from interleaf.report.choice import add_choice, find_unavailable
@@ -27,17 +25,14 @@ from interleaf.report.list_checks import neutrality, slots
 from interleaf.report.model import DRAWN_OWNERS, UNIT, UNIT_AND_QUERY, Check, Standing, Strength, Totals
 from interleaf.report.outcomes import counted_by, lifts, say_left_out
 from interleaf.report.report import Report
-from interleaf.report.rule import HOLM, MAX_T, ONE_LOOK, ReportSettings, without_stalled_plan
+from interleaf.report.rule import POPULATIONS, ReportSettings, without_stalled_plan
 from interleaf.report.verdict import verdict
 from interleaf.report.weights import ValueCap, activity
 from interleaf.stats import compare, ranking
-from interleaf.stats.looks import MAX_LOOKS
 from interleaf.stats.power import MARGIN
 from interleaf.tally import Fact, Tally
 from interleaf.tally.bucket_sums import CLICKED, ONE
 
-MIN_CAP, MAX_CAP = 1e-6, 1e11  # of the total value of a unit: sums are whole numbers of 2^-24 in 64 bits
-POPULATIONS = {UNIT: "valid for the queries in this log", UNIT_AND_QUERY: "valid for queries like these"}
 CHECKS = {
     value.code: value
     for module in (log_checks, traffic_checks, list_checks, effect_checks)
@@ -50,7 +45,7 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     """The report of a tally; `find_text` returns the text of the query with a number."""
     if settings.margin is None and not tally.about.values:  # scores have one scale, values have any
         settings = replace(settings, margin=MARGIN)
-    _check(tally, settings)
+    raise_errors(_find_problems(tally, settings))
     about, used = tally.about, without_stalled_plan(tally, settings)
     result = scored = compare_pairs(tally, used) if about.method else None
     if about.composed == ONE_LIST:
@@ -107,73 +102,36 @@ def report(tally: Tally, settings: ReportSettings, find_text: FindText | None = 
     return replace(built, verdict=add_broken(built.verdict, guardrails, settings.control))
 
 
-def _check(tally: Tally, settings: ReportSettings) -> None:
-    start = settings.start_rankers
-    names = (start or tally.choice.names) if tally.choice else tally.about.rankers
+def _find_problems(tally: Tally, settings: ReportSettings) -> Iterator[DataError]:
+    """What was asked for that this tally does not have."""
+    about, start, margin = tally.about, settings.start_rankers, settings.margin
+    names = (start or tally.choice.names) if tally.choice else about.rankers
     if tally.choice:
-        raise_errors(find_unavailable(settings))
-    if start and tally.about.rankers:
-        raise DataError(
+        yield from find_unavailable(settings)
+    if start and about.rankers:
+        yield DataError(
             f"start_rankers is {join_names(start)}, but the log is not of an experiment with mode choose; leave it out"
         )
     if tally.choice and start and (missing := sorted({*tally.choice.names} - {*start})):
-        raise DataError(
+        yield DataError(
             f"the log has lists of {join_names(missing)}; name all rankers at the start, also those that left"
         )
-    if len(set(start)) < len(start):
-        raise DataError(f"start_rankers is {join_names(start)}; name each of them once")
     if settings.control is not None and settings.control not in names:
         rankers = suggest(settings.control, names)
-        raise DataError(f"there is no ranker {settings.control!r} to be the control; there are {rankers}")
-    if settings.correction not in (HOLM, MAX_T):
-        corrections = suggest(settings.correction, (HOLM, MAX_T))
-        raise DataError(f"unknown correction {settings.correction!r}; known are {corrections}")
-    if settings.correction == MAX_T and settings.look != ONE_LOOK:
-        problem = "the correction max_t holds for one look at a planned time"
-        raise DataError(f"{problem}; give look=(1, 1), or use the correction holm")
-    if settings.secondary < 0:
-        raise DataError(f"secondary is {settings.secondary!r}; give the number of secondary metrics")
-    if settings.cap is not None and not (tally.about.values and MIN_CAP <= settings.cap <= MAX_CAP):
-        remedy = f"give a number from {MIN_CAP:g} to {MAX_CAP:g}, and count values (values=True)"
-        raise DataError(f"cap is {settings.cap!r}, with events that count as {tally.about.events!r}; {remedy}")
-    if tally.about.values and settings.cluster == UNIT_AND_QUERY:
-        raise DataError(f"values are added up by unit; leave out cluster={UNIT_AND_QUERY!r}")
-    for problem in find_problems(settings.guardrails or {}):
-        raise DataError(problem)
-    _check_margin(tally, settings.margin)
-    if settings.cluster not in POPULATIONS:
-        raise DataError(f"unknown cluster {settings.cluster!r}; known are {suggest(settings.cluster, POPULATIONS)}")
-    if settings.correction == MAX_T and settings.cluster == UNIT_AND_QUERY:
-        raise DataError(f"the correction max_t resamples units alone; use holm with cluster={UNIT_AND_QUERY!r}")
-    if not 0.5 <= settings.confidence < 1:
-        raise DataError(f"confidence is {settings.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
-    if settings.look is not None and not 1 <= settings.look[0] <= settings.look[1] <= MAX_LOOKS:
-        which, of = settings.look
-        raise DataError(
-            f"there is no look {which} of {of}; give which look of how many, such as 2 of 5. At most {MAX_LOOKS:,} can "
-            "be planned; without a planned look, intervals are valid at any time"
+        yield DataError(f"there is no ranker {settings.control!r} to be the control; there are {rankers}")
+    if settings.cap is not None and not about.values:
+        yield DataError(
+            f"cap is {settings.cap!r}, with events that count as {about.events!r}; count values (values=True)"
         )
-    if settings.holdout is not None and not 0 < settings.holdout < 1:
-        raise DataError(f"holdout is {settings.holdout!r}; give the planned share of units, such as 0.05")
-    for arm, share in (settings.split or {}).items():
-        if arm not in tally.arms:
-            there = suggest(arm, tally.arms)
-            raise DataError(f"split names the arm {arm!r}, which the log does not have; there are {there}")
-        if not 0 < share < math.inf:
-            raise DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
-    if settings.planned_units is not None and settings.planned_units < 1:
-        planned = settings.planned_units
-        raise DataError(f"planned_units is {planned!r}; give a whole number from 1 up, or None without a plan")
-
-
-def _check_margin(tally: Tally, margin: float | None) -> None:
-    about = tally.about
-    if margin is not None and not 0 < margin < math.inf:
-        remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
-        raise DataError(f"the margin is {margin!r}; {remedy}")
+    if about.values and settings.cluster == UNIT_AND_QUERY:
+        yield DataError(f"values are added up by unit; leave out cluster={UNIT_AND_QUERY!r}")
     if margin is not None and margin >= 1 and about.method and not about.linear:
         problem = f"by the scheme {about.scheme!r} a preference is at most 1, so all rankers would be alike"
-        raise DataError(f"the margin is {margin!r}; {problem}; give a number below 1, such as {MARGIN:g}")
+        yield DataError(f"the margin is {margin!r}; {problem}; give a number below 1, such as {MARGIN:g}")
+    for arm in settings.split or ():
+        if arm not in tally.arms:
+            there = suggest(arm, tally.arms)
+            yield DataError(f"split names the arm {arm!r}, which the log does not have; there are {there}")
 
 
 def _totals(tally: Tally) -> Totals:

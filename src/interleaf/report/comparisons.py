@@ -52,7 +52,7 @@ from interleaf.report.weights import (
     with_queries,
 )
 from interleaf.stats import bootstrap, compare, multiplicity, sequence, signs
-from interleaf.stats.compare import Estimate, Interval
+from interleaf.stats.compare import ALIKE, Estimate, Interval
 from interleaf.stats.ranking import pair_sums
 from interleaf.tally import About, Tally
 from interleaf.tally.bucket_sums import ONE
@@ -185,7 +185,7 @@ def _comparison(names: tuple[str, str], totals: dict[str, int], figures: Iterabl
             reasons[name] = reason
     if values.get("people_and_visits_disagree"):
         values["statements"] = tuple(code for code in values["statements"] if code not in PREFERENCES)
-    return Comparison(*names, reasons=reasons, **values)
+    return Comparison(*names, is_uniform=reasons.get("interval") == ALIKE, reasons=reasons, **values)
 
 
 def segment_comparison(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from interleaf.report.choice_result import ChoiceResult
 from interleaf.report.format import count, digits, format_signed, join_by_slash, join_by_space, probability, share, span
 from interleaf.stable_codes import Code
-from interleaf.stats.compare import ALIKE, Interval
+from interleaf.stats.compare import Interval
 from interleaf.stats.lift import Examination as Examination
 
 BRIEF, MAIN, OTHER, BY_SEGMENT = "brief", "main", "other tests", "segments"  # tables of comparisons
@@ -121,6 +121,7 @@ class Comparison:
     40 that grows with the number of units; `per_person` counts each unit once, `per_search` each impression once.
     Intervals and p-values follow the rule of the report. `adjusted_p_value` is corrected for all pairs of the report;
     `interval` excludes zero exactly if it is small enough. Tests for one look are None unless that is the rule.
+    `is_uniform`: there is no interval because all lists have the same preference.
     `statements` are the codes (`VerdictCode`) that hold for the first ranker. `chance_decided` is the probability that
     a preference is shown, or that the rankers are shown to be alike, when the planned units have come, if the true
     preference is today's estimate. `delta` is C12's: (wins + ties / 2) / (wins + losses + ties) - 1/2. `counted_by`
@@ -140,6 +141,7 @@ class Comparison:
     per_search_estimate: float | None = column("per search", format_signed, MAIN)
     per_search_interval: Interval | None = column("interval per search", span, OTHER)
     people_and_visits_disagree: bool = False
+    is_uniform: bool = False
     statements: tuple[str, ...] = column("shows", join_by_space, MAIN, default=())
     chance_decided: float | None = column("chance of a decision", share, OTHER)
     bootstrap_interval: Interval | None = column("bootstrap interval", span, OTHER)
@@ -183,7 +185,7 @@ class Comparison:
     @property
     def unanimous(self) -> str | None:
         """The ranker that all lists favour, if they are so uniform that no interval can be computed."""
-        if not self.estimate or self.reasons.get("interval") != ALIKE:
+        if not self.estimate or not self.is_uniform:
             return None
         if self.losses if self.estimate > 0 else self.wins:
             return None

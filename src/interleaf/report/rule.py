@@ -8,15 +8,17 @@ excludes zero exactly if the adjusted p-value is small enough.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from interleaf.errors import DataError, join_names, raise_errors, suggest
 from interleaf.kernels.arrays import Array
-from interleaf.report.model import UNIT, VerdictCode
+from interleaf.metrics.guardrail_metrics import find_problems
+from interleaf.report.model import UNIT, UNIT_AND_QUERY, VerdictCode
 from interleaf.stats import looks, multiplicity, power, sequence
 from interleaf.stats.compare import Estimate, Interval, significance, statistic
 from interleaf.tally import Tally
@@ -24,6 +26,8 @@ from interleaf.tally.units import CLICKED, SINCE
 
 HOLM, MAX_T = "holm", "max_t"
 ONE_LOOK = (1, 1)
+POPULATIONS = {UNIT: "valid for the queries in this log", UNIT_AND_QUERY: "valid for queries like these"}
+MIN_CAP, MAX_CAP = 1e-6, 1e11  # of the total value of a unit: sums are whole numbers of 2^-24 in 64 bits
 ONE_LOOK_ONLY = "this test is valid for one planned look only (look 1/1)"
 MIN_SLICES = 4  # slices of time needed to decide whether new units still come
 MIN_NEW_UNITS = 0.2  # share of units that are new in the later half of the impressions with an event
@@ -61,6 +65,51 @@ class ReportSettings:
     guardrails: Mapping[str, float] | None = None
     start_rankers: Sequence[str] = ()
     known_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        raise_errors(self._find_problems())
+
+    def _find_problems(self) -> Iterator[DataError]:
+        """What is wrong whatever the log."""
+        if not 0.5 <= self.confidence < 1:
+            yield DataError(f"confidence is {self.confidence!r}; give a share from 0.5 to below 1, such as 0.95")
+        if self.planned_units is not None and self.planned_units < 1:
+            planned = self.planned_units
+            yield DataError(f"planned_units is {planned!r}; give a whole number from 1 up, or None without a plan")
+        if self.look is not None and not 1 <= self.look[0] <= self.look[1] <= looks.MAX_LOOKS:
+            which, of = self.look
+            yield DataError(
+                f"there is no look {which} of {of}; give which look of how many, such as 2 of 5. At most "
+                f"{looks.MAX_LOOKS:,} can be planned; without a planned look, intervals are valid at any time"
+            )
+        if self.cluster not in POPULATIONS:
+            yield DataError(f"unknown cluster {self.cluster!r}; known are {suggest(self.cluster, POPULATIONS)}")
+        yield from self._find_correction_problems()
+        if self.margin is not None and not 0 < self.margin < math.inf:
+            remedy = "give the smallest preference that matters to you, a number above 0, such as 0.01"
+            yield DataError(f"the margin is {self.margin!r}; {remedy}")
+        if self.cap is not None and not MIN_CAP <= self.cap <= MAX_CAP:
+            yield DataError(f"cap is {self.cap!r}; give a number from {MIN_CAP:g} to {MAX_CAP:g}")
+        if self.secondary < 0:
+            yield DataError(f"secondary is {self.secondary!r}; give the number of secondary metrics")
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            yield DataError(f"holdout is {self.holdout!r}; give the planned share of units, such as 0.05")
+        for arm, share in (self.split or {}).items():
+            if not 0 < share < math.inf:
+                yield DataError(f"the planned share of {arm!r} is {share!r}; give a number above 0, such as 0.5")
+        if len(set(self.start_rankers)) < len(self.start_rankers):
+            yield DataError(f"start_rankers is {join_names(self.start_rankers)}; name each of them once")
+        yield from map(DataError, find_problems(self.guardrails or {}))
+
+    def _find_correction_problems(self) -> Iterator[DataError]:
+        if self.correction not in (HOLM, MAX_T):
+            corrections = suggest(self.correction, (HOLM, MAX_T))
+            yield DataError(f"unknown correction {self.correction!r}; known are {corrections}")
+        if self.correction == MAX_T and self.look != ONE_LOOK:
+            problem = "the correction max_t holds for one look at a planned time"
+            yield DataError(f"{problem}; give look=(1, 1), or use the correction holm")
+        if self.correction == MAX_T and self.cluster == UNIT_AND_QUERY:
+            yield DataError(f"the correction max_t resamples units alone; use holm with cluster={UNIT_AND_QUERY!r}")
 
     @property
     def metrics(self) -> int:
