@@ -3,9 +3,9 @@
 PYTHON ?= python3
 # Tests start many processes, which must not compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
-# Processes that run tests, in the groups and the order of tests/conftest.py: one more than two cores, because tests wait
+# Processes that run tests, in the groups and the order of tests/conftest.py: more than two cores, because tests wait
 # for servers, browsers and Spark. Each takes 1.5 to 2 GB of memory.
-WORKERS ?= 3
+WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.ready
