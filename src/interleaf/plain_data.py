@@ -105,7 +105,7 @@ def convert(value: Any, kind: Any) -> Any:
     required = without_none(kind)
     try:
         converted = msgspec.convert(_as_builtin(value), kind, dec_hook=_parse)
-    except (msgspec.ValidationError, UnicodeError) as error:
+    except (msgspec.ValidationError, UnicodeError, AttributeError) as error:  # an array is a mapping without `keys`
         item = _ITEM.search(str(error))
         wrong = f"{value[int(item[1])]!r:.100} is invalid; " if item else ""
         raise ValueError(f"{wrong}{error.__cause__ or _remedy(required)}") from None
@@ -120,11 +120,14 @@ def convert(value: Any, kind: Any) -> Any:
 
 
 def _as_builtin(value: Any) -> Any:
-    """The value with floats of numpy as Python's; sets are refused, because msgspec would read one as a list."""
+    """The value with floats of numpy as Python's, also if they are values of a mapping; sets are refused.
+
+    msgspec would read a set as a list.
+    """
     if isinstance(value, Set):
         raise msgspec.ValidationError("a set has no order")
     if isinstance(value, Mapping):
-        return {name: _as_builtin(one) for name, one in value.items()}
+        return {name: float(one) if isinstance(one, float) else one for name, one in value.items()}
     return float(value) if isinstance(value, float) else value
 
 

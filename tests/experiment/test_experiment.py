@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -146,6 +147,17 @@ def test_whatever_is_given_is_an_experiment_or_an_error_with_its_field(data: dic
         found = None
         field = error.field
     assert field if found is None else Experiment.of(found.to_dict()) == found
+
+
+@pytest.mark.parametrize("field", sorted(SETTINGS))
+def test_arrays_and_deeply_nested_data_are_refused(field: str) -> None:
+    nested: Any = 1
+    for _ in range(800):
+        nested = {"a": nested}
+    for value in (nested, {"click": nested}, np.array(["a", "b"])):
+        with pytest.raises(ExperimentError) as error:
+            Experiment.of(SHOES | {field: value})
+        assert error.value.field == field
 
 
 def test_every_choice_of_mode_and_attribution_is_taken() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 from interleaf import Interleaving, credit
 from interleaf.audit import distribution
 from interleaf.interleaving import kernel_calls
+from interleaf.methods import drafts
 from interleaf.methods.registry import resolve
 from tests.support.worlds import (
     DRAWN,
@@ -105,6 +106,20 @@ def test_all_clicks_on_a_list_are_credited_as_the_oracle_does(spec: str) -> None
         outcomes = [outcome for outcome in oracle_of(spec).distribution(small) if outcome[0]]
         for outcome in outcomes[:: max(1, len(outcomes) // 3)]:
             check_credit(small.rankings, outcome, spec)
+
+
+@pytest.mark.parametrize("compared", [0, 1])
+def test_drafts_that_are_compared_with_few_others_are_credited_as_the_oracle_does(
+    compared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a ranker is used up in the middle of a round, there are more drafts than rounds alone allow."""
+    monkeypatch.setattr(drafts, "MAX_COMPARED", compared)
+    spec, small = "team_draft(fill=owned)", world("ade bdf a", 3)
+    for outcome in oracle_of(spec).distribution(small):
+        shown = shown_of(small.rankings, outcome, spec)
+        for clicks in click_sets(3):
+            truth = oracle_of(spec).preference(small.rankings, *outcome, clicks, "click_place")
+            assert exact_preference(shown, clicks, "click_place") == truth, (outcome, clicks)
 
 
 @pytest.mark.parametrize("name", [*LISTED, "optimized"])

@@ -336,6 +336,9 @@ def _draft_all(top: EncodedRankings, start: int, owned: Array, chances: Array, s
     now, drafts = 0, 1
     for position in range(start, count):
         after, longer = 1 - now, 0
+        while drafts * rankers > picked.shape[1]:  # room for each draft to go on with each ranker
+            best, in_list = np.concatenate((best, best), axis=1), np.concatenate((in_list, in_list), axis=1)
+            picked, reached = np.concatenate((picked, picked), axis=1), np.concatenate((reached, reached), axis=1)
         for number in range(drafts):
             able = _find_best(top, in_list[now, number], best[now, number])
             opened, waiting = _next_to_pick(able, picked[now, number], rankers, settings.fill)
