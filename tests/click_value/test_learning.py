@@ -233,6 +233,7 @@ def test_own_features_are_learned_and_a_file_with_them_needs_them(monkeypatch: p
         ({"version": 99}, "version 99; this interleaf reads 1"),
         ({"weights": [1.0]}, "need as many finite weights"),
         ({"ridge": "much"}, "something missing or wrong"),
+        ({"counting": {"kinds": "click", "unknown": 1}}, "something missing or wrong"),
     ],
 )
 def test_a_file_that_is_not_right_says_what_is_wrong(training: TrainingSums, change: Any, message: str) -> None:

@@ -159,6 +159,7 @@ class LearnedCredit(FeatureCredit):
         if data.get("version") != VERSION:
             raise DataError(f"{name} is of version {data.get('version')}; this interleaf reads {VERSION}: upgrade it")
         try:
+            Counting(**data["counting"])  # refuses conditions that it does not know, which msgspec would ignore
             captions = None if data["captions"] is None else CaptionWeights(CaptionModel.from_dict(data["captions"]))
             ridge = math.inf if data["ridge"] is None else data["ridge"]
             return replace(msgspec.convert({**data, "ridge": ridge, "captions": None}, cls), captions=captions)

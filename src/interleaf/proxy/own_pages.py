@@ -1,4 +1,7 @@
-"""The proxy's own addresses, below /_interleaf/: health, metrics, the script for result pages, events and links."""
+"""The proxy's own addresses, below /_interleaf/: health, metrics, the script for result pages, events and links.
+
+Events also come as UBI records, in requests to the engine that pass through.
+"""
 
 from __future__ import annotations
 

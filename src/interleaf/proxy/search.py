@@ -1,4 +1,8 @@
-"""One search that takes part: from the request of the caller to the interleaved answer."""
+"""One search that takes part: from the request of the caller to the interleaved answer.
+
+Lists of the last minutes are kept, because further pages, repeated searches and events belong to one of them. The
+engine's own defaults, such as the page size, are asked for once a minute.
+"""
 
 from __future__ import annotations
 
