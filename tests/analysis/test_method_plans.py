@@ -95,9 +95,9 @@ def test_expected_clicks_are_those_of_all_patterns() -> None:
     exact = patterns(PEOPLE, LEANS, 0.7)
     assert sum(exact.values()) == pytest.approx(1)
     mean = sum(sum(clicks) * share for clicks, share in exact.items())
-    assert PEOPLE.expected(LEANS[None], np.array([4]), np.array([0.7]))[0] == pytest.approx(mean)
+    assert PEOPLE.compute_mean_clicks(LEANS[None], np.array([4]), np.array([0.7]))[0] == pytest.approx(mean)
     shorter = sum(sum(clicks[:2]) * share for clicks, share in exact.items())
-    assert PEOPLE.expected(LEANS[None], np.array([2]), np.array([0.7]))[0] == pytest.approx(shorter)
+    assert PEOPLE.compute_mean_clicks(LEANS[None], np.array([2]), np.array([0.7]))[0] == pytest.approx(shorter)
 
 
 def test_drawn_clicks_follow_the_tilt_and_their_ratios_undo_it() -> None:

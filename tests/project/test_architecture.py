@@ -43,7 +43,7 @@ IMPURE = {
 }
 CONSOLE = {"open", "print", "input"}
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc", "base", "core"}
-MOST_LINES, MOST_FUNCTION_LINES = 500, 60
+MAX_LINES, MAX_FUNCTION_LINES = 500, 60
 PUBLIC = {
     *("interleave", "credit", "interleave_batch", "credit_batch", "Interleaving", "Outcome", "methods", "warm"),
     *("audit", "clicks", "simulate"),
@@ -138,13 +138,13 @@ def size_problems(name: str) -> Iterator[str]:
     """A vague name, a long file, long functions."""
     yield from (f"{name}: {word} says nothing" for word in sorted(set(name.split(".")) & VAGUE))
     lines = len(MODULES[name].read_text(encoding="utf-8").splitlines())
-    if lines > MOST_LINES:
-        yield f"{name} has {lines} lines, at most {MOST_LINES}"
+    if lines > MAX_LINES:
+        yield f"{name} has {lines} lines, at most {MAX_LINES}"
     for node in all_nodes(name):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > MOST_FUNCTION_LINES:
-                yield f"{name}.{node.name} has {lines} lines, at most {MOST_FUNCTION_LINES}"
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{name}.{node.name} has {lines} lines, at most {MAX_FUNCTION_LINES}"
 
 
 def method_name_problems(name: str) -> Iterator[str]:

@@ -113,7 +113,7 @@ class TiltedWorld:
         spread, (leans, sizes) = self.traffic.taste_spread, self._own[ranker]
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES if spread else 1)
         tilts = [np.full(len(leans), tilt + node * spread) for node in nodes]
-        means = [self.traffic.clicks.expected(leans, sizes, some).mean() for some in tilts]
+        means = [self.traffic.clicks.compute_mean_clicks(leans, sizes, some).mean() for some in tilts]
         return float(np.array(means) @ weights / weights.sum())
 
     def people(self, number: int, chance: np.random.Generator) -> tuple[Array, Array, Array]:

@@ -286,9 +286,9 @@ class CaptionReport:
             CaptionNote.SEPARATED: self.model.separated,
             CaptionNote.NONE_HELD_OUT: not self._held_out,
         }
-        found = [code.note(share) for code, applies in notes.items() if applies]
-        found += [CaptionNote.NOT_USED.note(text_of(reason), count) for reason, count in self.dropped.items()]
-        return (*found, *([CaptionNote.NOT_SCORED.note(self.others)] if self.others > 0 else []))
+        limits = [code.note(share) for code, applies in notes.items() if applies]
+        limits += [CaptionNote.NOT_USED.note(text_of(reason), count) for reason, count in self.dropped.items()]
+        return (*limits, *([CaptionNote.NOT_SCORED.note(self.others)] if self.others > 0 else []))
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -232,9 +232,9 @@ class LearningResult:
         return sum(value > 1 for value in self.relative)
 
     @property
-    def flipped(self) -> int:
+    def flips(self) -> int:
         """The number of experiments that equal credit decides, and learned credit decides the other way."""
-        return sum(one.flipped for one in self.held_out)
+        return sum(one.is_flipped for one in self.held_out)
 
     @property
     def sentence(self) -> str:
@@ -245,7 +245,7 @@ class LearningResult:
         return (
             f"On experiments that it was not learned from, learned credit has {middle:.2f} times the z-score of equal "
             f"credit (the median; {self.better} of {len(self.relative)} are decided more clearly, "
-            f"{self.flipped or 'none'} of the decided ones the other way): the same certainty takes {middle**-2:.2f} "
+            f"{self.flips or 'none'} of the decided ones the other way): the same certainty takes {middle**-2:.2f} "
             "times the pages."
         )
 
@@ -306,11 +306,11 @@ class LearningResult:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        held_out = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
+        held_out = [asdict(one) | {"relative": one.relative, "flipped": one.is_flipped} for one in self.held_out]
         return {
             "median_relative": self.median_relative,
             "better": self.better,
-            "flipped": self.flipped,
+            "flipped": self.flips,
             "credit": self.credit.to_dict(),
             "weights": [asdict(one) for one in self.weights],
             "worths": [asdict(one) for one in self.worths],

@@ -76,7 +76,7 @@ def _compare_means(once: Array, back: Array) -> tuple[float, float, float]:
 
 def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
     """The sampled units, the number of days of each, and their days, impressions and clicks with an event."""
-    keys, values = tally.evidence.visits.unordered
+    keys, values = tally.evidence.visits.entries
     units, places = np.unique(unpack(keys)[0], return_inverse=True)
     events, clicks = (values[:, SUMS + of] / ONE for of in (VISIT_EVENTS, VISIT_CLICKS))
     sums = np.stack([np.bincount(places, of, len(units)) for of in (events > 0, events, clicks)])
@@ -91,7 +91,7 @@ def _effect_p_value(tally: Tally, units: Array, days: Array) -> float | None:
     """The p-value that units that came once and units that came back prefer the same ranker."""
     if not tally.about.method or tally.about.sessions is not None:
         return None
-    hashes, values = tally.units.unordered
+    hashes, values = tally.units.entries
     all_units = unpack(pack(hashes, np.zeros(len(hashes), np.int64)))[0]
     places = np.minimum(np.searchsorted(units, all_units), len(units) - 1)
     used = (units[places] == all_units) & (values[:, VISITS] > 0)
@@ -118,7 +118,7 @@ def effect_over_time(data: CheckInput) -> CheckResult:
     if len(slices.clicked) < 2 or not total:
         return CheckResult(SKIPPED, "the log is too short to compare its parts")
     ends = np.unique(np.searchsorted(np.cumsum(slices.clicked) / total, SPLITS) + 1)
-    keys, values = slices.cells.unordered
+    keys, values = slices.cells.entries
     units, slice_of = unpack(keys)
     unit_of = np.unique(units, return_inverse=True)[1]
     scores = pairs.scores(values[:, SUMS:], tally.about.linear)

@@ -102,9 +102,14 @@ def choice(report: ReportData, names: Names, brief: bool = False) -> Section | N
         grid.add(names[one.ranker], *cells, reason=one.reason or "it leads")
     epochs = f"{result.epochs} epoch{'s' * (result.epochs != 1)} so far."
     ends = (ENDS,) if any(one.bound is not None for one in rows) else ()
-    told = (epochs, *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"), *ends, say_regret(result))
+    sentences = (
+        epochs,
+        *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"),
+        *ends,
+        say_regret(result),
+    )
     reasons = explain_missing(missing for missing in grid.missing if missing[2] != "it leads")
-    return Section("choice", "The choice", told, (grid.table(),), tuple(map(names.within, reasons)))
+    return Section("choice", "The choice", sentences, (grid.table(),), tuple(map(names.within, reasons)))
 
 
 def _figures(one: RankerState) -> list[str | None]:

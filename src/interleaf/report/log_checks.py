@@ -178,7 +178,9 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
     return f"{sum(lines.values()):,} lines of events could not be used ({causes})" if lines else ""
 
 
-def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
+def _check_lost(
+    tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE
+) -> CheckResult:
     """A check of the share of these events among all events, except those without an impression in any experiment."""
     total = tally.events.total() - tally.events[EventFate.UNPLACED]
     return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
@@ -191,7 +193,7 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     """
     causes = sorted(Fact.UNMATCHED.details(data.tally.facts).items())
     remedy = _NAME_IMPRESSION if causes else "their impressions are not in the log: send both, or wait for late files"
-    result = _lost(data.tally, data.tally.events[EventFate.UNMATCHED], remedy)
+    result = _check_lost(data.tally, data.tally.events[EventFate.UNMATCHED], remedy)
     by_cause = "".join(f"; {text_of(cause)}: {number:,}" for cause, number in causes)
     return result._replace(figure=result.figure + by_cause)
 
@@ -203,21 +205,21 @@ def events_not_on_list(data: CheckInput) -> CheckResult | None:
     """
     number = data.tally.events[EventFate.NOT_ON_LIST]
     remedy = "fine for ads; otherwise log the same document ids in both tables"
-    return _lost(data.tally, number, remedy, fail=1.0) if number else None
+    return _check_lost(data.tally, number, remedy, fail=1.0) if number else None
 
 
 @health_check(CheckCode.EVENTS_EARLY, "Events before their impression")
 def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""
     remedy = "correct the clocks, or the order in which impressions and events are written"
-    return _lost(data.tally, data.tally.events[EventFate.EARLY], remedy)
+    return _check_lost(data.tally, data.tally.events[EventFate.EARLY], remedy)
 
 
 @health_check(CheckCode.EVENTS_LATE, "Events past the window")
 def events_late(data: CheckInput) -> CheckResult:
     """Do events come within the window? If not, and people take that long, make the window longer."""
     remedy = "they came too late to count; make the window longer if people take that long"
-    return _lost(data.tally, data.tally.events[EventFate.LATE], remedy, fail=1.0)
+    return _check_lost(data.tally, data.tally.events[EventFate.LATE], remedy, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_REPEATED, "Events repeated")
@@ -226,7 +228,7 @@ def events_repeated(data: CheckInput) -> CheckResult:
     Above that, look for code that sends events again and again.
     """
     remedy = "they were sent several times and counted once"
-    return _lost(data.tally, data.tally.events[EventFate.REPEATED], remedy, warn=0.5, fail=1.0)
+    return _check_lost(data.tally, data.tally.events[EventFate.REPEATED], remedy, warn=0.5, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_IDLE, f"Events {Fact.IDLE.text}")
@@ -236,14 +238,14 @@ def events_idle(data: CheckInput) -> CheckResult | None:
     """
     idle = data.tally.facts.get(Fact.IDLE, 0)
     remedy = "send the kinds that the experiment counts, spelt exactly as in its settings"
-    return _lost(data.tally, idle, remedy, fail=1.0) if idle else None
+    return _check_lost(data.tally, idle, remedy, fail=1.0) if idle else None
 
 
 @health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {EventFate.NO_TIME.text}")
 def events_without_time(data: CheckInput) -> CheckResult | None:
     """The times of some events cannot be read. Fix the code that writes the log. Shown only if there are any."""
     number = data.tally.events[EventFate.NO_TIME]
-    result = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
+    result = _check_lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
     return result._replace(figure=f"{result.figure} have no time that can be read") if number else None
 
 

@@ -32,7 +32,7 @@ def interval_name(report: ReportData) -> str:
     return f"{level} interval" if of == 1 else f"{level} interval at look {which} of {of}"
 
 
-def shown(report: ReportData) -> tuple[Comparison, ...]:
+def select_pairs(report: ReportData) -> tuple[Comparison, ...]:
     """The pairs to show: all; if too many, those with the control, or those furthest from 0 in standard errors."""
     every = report.comparisons
     if len(every) > MAX_ROWS and report.control is not None:
@@ -53,7 +53,7 @@ def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comp
 
 def points_shown(report: ReportData) -> tuple[Point, ...]:
     """The points over time of the pairs that are shown first."""
-    pairs = {(pair.first, pair.second) for pair in shown(report)[:MAX_FOLLOWED]}
+    pairs = {(pair.first, pair.second) for pair in select_pairs(report)[:MAX_FOLLOWED]}
     return tuple(point for point in report.over_time if (point.first, point.second) in pairs)
 
 
@@ -176,7 +176,7 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
 
 def comparisons(report: ReportData, names: Names, brief: bool = False) -> Section:
     """The table of comparisons; in brief, as much of it as fits a terminal."""
-    pairs = _brief_pairs(report) if brief else shown(report)
+    pairs = _brief_pairs(report) if brief else select_pairs(report)
     rows = [(pair_label(pair, names), pair) for pair in pairs]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
@@ -187,7 +187,7 @@ def comparisons(report: ReportData, names: Names, brief: bool = False) -> Sectio
 
 def _brief_pairs(report: ReportData) -> tuple[Comparison, ...]:
     """The pairs of a brief report: of many rankers only those with the control, or else with the leader."""
-    pairs = shown(report)
+    pairs = select_pairs(report)
     if report.standing is None:
         return pairs
     centre = report.control or report.standing.strengths[0].ranker
@@ -234,8 +234,8 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
     if brief:
         pairs = {(pair.first, pair.second) for pair in _brief_pairs(report)}
         some = [one for one in report.lifts if (one.first, one.second) in pairs]
-        known = [one for one in some if one.lift is not None][:MAX_LIFTS]
-        return Section("lift", "Lift", tuple(say_lift(one, report, names) for one in known or some[:1]))
+        computed = [one for one in some if one.lift is not None][:MAX_LIFTS]
+        return Section("lift", "Lift", tuple(say_lift(one, report, names) for one in computed or some[:1]))
     words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
     if words and report.lifts[0].lift is None and not report.examination:
         return Section("lift", "Lift", tuple(words))
@@ -281,7 +281,7 @@ def _percent_span(interval: tuple[float, float]) -> str:
 
 def other_tests(report: ReportData, names: Names) -> Section | None:
     """Other tests of the same pairs."""
-    rows = [(pair_label(pair, names), pair) for pair in shown(report)]
+    rows = [(pair_label(pair, names), pair) for pair in select_pairs(report)]
     if not rows:
         return None
     grid = comparison_grid(report, model.OTHER, "tests", "", rows, drop_empty=True)
