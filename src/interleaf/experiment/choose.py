@@ -65,7 +65,8 @@ def _check_rankers(experiment: Experiment) -> None:
         raise ExperimentError("rankers", rankers, remedy)
     min_rankers, max_rankers = method.rankers[0], method.rankers[1] or MAX_MIXED
     if not min_rankers <= 2 <= size <= max_rankers:
-        remedy = f"{experiment.method} mixes {min_rankers} to {max_rankers} rankers, and a choice mixes 2 to max_mixed; give another"
+        sizes = f"{min_rankers} to {max_rankers} rankers"
+        remedy = f"{experiment.method} mixes {sizes}, and a choice mixes 2 to max_mixed; give another"
         raise ExperimentError("method" if min_rankers > 2 else "max_mixed", experiment.max_mixed, remedy)
     if experiment.scheme is None and method.scheme(None, 2) != method.scheme(None, size):
         offered = join_names(method.method.schemes_for(size))
