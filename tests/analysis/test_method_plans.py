@@ -305,7 +305,7 @@ def test_a_long_log_is_read_by_a_part_of_its_people(pilot: Any, monkeypatch: pyt
         ({}, "give either a log or the rankings"),
         ({"log": "x.parquet", "rankings": runs()}, "give either a log or the rankings"),
         ({"rankings": runs(), "lift": 0}, "lift is 0"),
-        ({"rankings": runs(), "lift": 9.0}, "a lift of +900.0% cannot be planned for"),
+        ({"rankings": runs(), "lift": 9.0}, "a lift of +900.0 % cannot be planned for"),
         ({"rankings": runs(moved=0, alike=200)}, "no method can tell them apart"),
         ({"rankings": runs(moved=40, alike=0)}, "40 queries are ranked by both old and new, too few"),
         ({"rankings": {"old": {}}}, "a plan compares two rankers; rankings of 1"),

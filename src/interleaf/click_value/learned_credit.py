@@ -35,7 +35,7 @@ from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED, Scheme
 from interleaf.stable_codes import Note
 from interleaf.stats.compare import Interval
-from interleaf.tables import Cell, Table
+from interleaf.tables import Cell, Table, percent
 
 KIND, VERSION = "interleaf learned credit", 1
 
@@ -289,7 +289,7 @@ class LearningResult:
 
     @property
     def _level(self) -> str:
-        return f"{self.confidence:.0%} interval"
+        return f"{percent(self.confidence)} interval"
 
     def __str__(self) -> str:
         return "\n\n".join([self.sentence, *map(str, self.tables(MAX_PRINTED)), *self._remarks])

@@ -18,6 +18,7 @@ from interleaf.report.rule import interval_of
 from interleaf.report.weights import QueryCells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm, holm_levels
+from interleaf.tables import percent
 from interleaf.tally import Fact, Tally
 from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.evidence import VISIT_CLICKS, VISIT_EVENTS
@@ -57,8 +58,9 @@ def units_once(data: CheckInput) -> CheckResult:
     effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
     return CheckResult(
         FAILED if fails else WARNING if odd or differs else OK,
-        f"{once.sum():,} units came on one day: {share:.1%} of them clicked, {many:.2f} documents per list; "
-        f"{back.sum():,} came again: they clicked on {share_back:.1%} of days, {many_back:.2f} per list{effect}",
+        f"{once.sum():,} units came on one day: {percent(share, 1)} of them clicked, {many:.2f} documents per list; "
+        f"{back.sum():,} came again: they clicked on {percent(share_back, 1)} of days, "
+        f"{many_back:.2f} per list{effect}",
         "look for bots that take a new id for each visit, and exclude them (exclude)",
     )
 
@@ -182,8 +184,8 @@ def holds_without_query(data: CheckInput) -> CheckResult | None:
         interval = None if rest is None else interval_of(*rest, data.settings, levels[place])[0]
         text = data.find_text(int(cells.numbers[query])) if data.find_text else None
         figure = (
-            f"without {'one query' if text is None else f'the query {text!r}'} ({share:.1%} of impressions with an "
-            f"event), {one.first} over {one.second} is "
+            f"without {'one query' if text is None else f'the query {text!r}'} "
+            f"({percent(share, 1)} of impressions with an event), {one.first} over {one.second} is "
         )
         if rest is None or interval is None:
             results.append((False, figure + "unknown"))

@@ -12,7 +12,7 @@ from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerStat
 from interleaf.report.format import Names, count, digits, format_signed, several, share, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, GuardrailCode, ReportData, Verdict, VerdictCode
 from interleaf.report.sections import MAX_ROWS, Grid, Section, explain_missing, interval_name, say_left_out, write
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 GUARDRAIL_MARKS: dict[str, str] = {
     GuardrailCode.OK: "✓ ok",
@@ -91,7 +91,7 @@ def choice(report: ReportData, names: Names, brief: bool = False) -> Section | N
     if result is None:
         return None
     rows = result.rankers[: MAX_BRIEF if brief else MAX_ROWS]
-    titles = ["share now", "lists", "over the leader", f"{100 * report.confidence:g} % anytime interval", "units"]
+    titles = ["share now", "lists", "over the leader", f"{percent(report.confidence)} anytime interval", "units"]
     grid = Grid("choice", "", ["ranker", "so far", "left after epoch", "upper end then"], titles)
     numbers = {epoch: place for place, epoch in enumerate(sorted({one.epoch for one in result.shares}), 1)}
     for one in rows:

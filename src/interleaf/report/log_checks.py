@@ -9,6 +9,7 @@ from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, grade_share, health_check
 from interleaf.report.model import FAILED, SKIPPED
+from interleaf.tables import percent
 from interleaf.tally import Fact, Tally
 from interleaf.tally.units import CLICKED
 
@@ -29,7 +30,7 @@ def rows_used(data: CheckInput) -> CheckResult:
     repeated = dropped.get(DropReason.REPEATED_IMPRESSION, 0)
     number = dropped.total() - repeated - sum(DropReason.EXCLUDED.details(dropped).values())
     share = number / max(used + number, 1)
-    figure = f"{used:,} of {used + number:,} rows; {share:.2%} could not be used"
+    figure = f"{used:,} of {used + number:,} rows; {percent(share, 2)} could not be used"
     remedy = "fix the code that writes the log; the report lists the reasons and numbers of dropped rows"
     return CheckResult(grade_share(share, WARN_ABOVE, FAIL_ABOVE), figure, remedy)
 
@@ -42,7 +43,7 @@ def _left_out(tally: Tally, cause: Fact, remedy: str) -> CheckResult | None:
         return None
     share = number / (tally.impressions + number)
     status = grade_share(share, WARN_ABOVE, 1.0 if cause == Fact.OTHER_VERSION else FAIL_ABOVE)
-    figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
+    figure = f"{number:,} of {tally.impressions + number:,} rows ({percent(share, 2)}) are left out: {_causes(counts)}"
     concurrent = tally.facts.get(Fact.CONCURRENT, 0) if cause == Fact.OTHER_VERSION else 0
     if concurrent:
         status = FAILED if concurrent / (tally.impressions + concurrent) > FAIL_ABOVE else status
@@ -99,7 +100,7 @@ def rows_excluded(data: CheckInput) -> CheckResult | None:
         return None
     number = sum(excluded.values())
     total = data.tally.impressions + number
-    figure = f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(excluded)}"
+    figure = f"{number:,} of {total:,} rows ({percent(number / total, 2)}) are excluded by rules: {_causes(excluded)}"
     remedy = "most rows are excluded: check the rules"
     return CheckResult(grade_share(number / total, MAX_EXCLUDED, 1.0), figure, remedy)
 

@@ -102,7 +102,9 @@ def _check_format(data: Any) -> None:
     """Raise an error if this is no stored report, or one of a format that this version does not read."""
     version = data.get("format") if isinstance(data, Mapping) else None
     if type(version) is not int:
-        raise DataError("this is not a stored report, because it has no number 'format'; give what Report.to_dict() made")
+        raise DataError(
+            "this is not a stored report, because it has no number 'format'; give what Report.to_dict() made"
+        )
     if version != FORMAT:
         remedy = "update interleaf" if version > FORMAT else "analyze the log again with this version"
         raise DataError(f"this report has format {version}, and this version reads format {FORMAT}; {remedy}")

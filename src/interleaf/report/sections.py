@@ -13,7 +13,7 @@ from interleaf.methods.registry import DRAFTED, ONE_LIST, resolve
 from interleaf.report import model
 from interleaf.report.format import Names, count, format_signed, moment, probability, several, share, span
 from interleaf.report.model import Comparison, Lift, Point, ReportData, Segment, SegmentComparison
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 MAX_ROWS = 40
 MAX_FOLLOWED = 6  # pairs over time
@@ -25,7 +25,7 @@ Labelled = tuple[str, Comparison]
 
 def interval_name(report: ReportData) -> str:
     """The name of the report's intervals, which depends on its rule."""
-    level = f"{100 * report.confidence:g} %"
+    level = percent(report.confidence)
     if report.look is None:
         return f"{level} anytime interval"
     which, of = report.look
@@ -200,14 +200,14 @@ def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
     if lift.lift is None or lift.interval is None:
         return f"How many more {what} {first} would get than {second} if it were live is not known: {lift.reason}."
     low, high = lift.interval
-    level = f"{100 * report.confidence:g} %"
-    sentence = f"If {first} were live in place of {second}: {100 * lift.lift:+.1f} % {what} per search "
+    level = percent(report.confidence)
+    sentence = f"If {first} were live in place of {second}: {percent(lift.lift, 1, signed=True)} {what} per search "
     sentence += f"({level}: {100 * low:+.1f} to {100 * high:+.1f})."
     if lift.bounds is not None:
         low, high = lift.bounds
         sentence += (
             f" Some documents of {first}'s own list were never shown; depending on clicks on them, the change is "
-            f"{100 * low:+.1f} to {100 * high:+.1f} %."
+            f"{100 * low:+.1f} to {percent(high, 1, signed=True)}."
         )
     winner = report.verdict.winner
     if winner is None or not report.verdict.trusted or not lift.is_loss_of(winner):
@@ -255,7 +255,7 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         unseen = (write(share, value) for value in (one.unseen_first, one.unseen_second))
         spans = (write(_percent_span, value) for value in (one.interval, one.bounds))
         whole = {"bounds": "the lists show nearly all of it"} if one.lift is not None else {}
-        cells = write(lambda value: f"{100 * value:+.1f} %", one.lift), *spans, *per_search, *unseen
+        cells = write(lambda value: percent(value, 1, signed=True), one.lift), *spans, *per_search, *unseen
         grid.add(label, label, *cells, reasons=whole, reason=one.reason)
     curve = Grid("examination", "How often people look at a rank", ["rank"], ("examination", "interval", "clicks"))
     for point in report.examination:
@@ -276,7 +276,7 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
 
 
 def _percent_span(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:+.1f} to {100 * interval[1]:+.1f} %"
+    return f"{100 * interval[0]:+.1f} to {percent(interval[1], 1, signed=True)}"
 
 
 def other_tests(report: ReportData, names: Names) -> Section | None:

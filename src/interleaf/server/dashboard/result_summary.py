@@ -22,7 +22,7 @@ from interleaf.report.sections import MAX_ROWS, pair_label, select_pairs
 from interleaf.stats.power import units_until_decision
 from interleaf.stats.sequence import multiplier
 from interleaf.store.records import DECIDED, RUNNING, Stored
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 WIDTH = 200.0  # of a bar, in SVG units
 FIRST, SECOND, NEITHER = "first", "second", "neither"
@@ -162,7 +162,7 @@ def _note(metric: str, report: Report, settings: Experiment, names: Names) -> st
     if settings.events.get(metric, 1.0) < 0:
         notes = ["counts against"]
     if report.value_cap is not None and report.value_cut is not None:
-        notes.append(f"up to {report.value_cap:.6g} a unit, which cuts off {report.value_cut:.1%} of all value")
+        notes.append(f"up to {report.value_cap:.6g} a unit, which cuts off {percent(report.value_cut, 1)} of all value")
     return "; ".join(notes)
 
 
