@@ -73,8 +73,9 @@ class Planned:
                 "(80 % of cases)."
             )
         lines.append(
-            f"Based on {self.pilot}: a variance of {plan.variance:.4g} and {plan.impressions_per_unit:.4g} impressions "
-            "with an event for each person who comes."
+            f"Based on {self.pilot}: each person who comes makes {plan.impressions_per_unit:.4g} impressions with an "
+            f"event on average, and the score of n such people has a variance of {plan.variance:.4g} / n. (--variance "
+            "is that of the score of one impression.)"
         )
         return "\n".join(lines)
 

@@ -127,8 +127,8 @@ class CaptionCode(Code):
     EXPLAINED = "explained", "explained"
     REVERSED = "reversed", "reversed"
     HIDDEN = "hidden", "hidden"
-    UNKNOWN = "unknown", "cannot be told"
-    NEEDS_JUDGMENTS = "needs_judgments", "cannot be told"
+    UNKNOWN = "unknown", "unknown"
+    NEEDS_JUDGMENTS = "needs_judgments", "needs judgments"
 
 
 NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN, NEEDS_JUDGMENTS = CaptionCode

@@ -55,7 +55,7 @@ def units_once(data: CheckInput) -> CheckResult:
     p_value = _effect_p_value(tally, units, days)
     differs = p_value is not None and p_value < codes.FAIL_BELOW
     fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
-    effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
+    effect = "" if p_value is None else f"; the two groups differ in which ranker they prefer with p = {p_value:.2g}"
     return CheckResult(
         FAILED if fails else WARNING if odd or differs else OK,
         f"{once.sum():,} units came on one day: {percent(share, 1)} of them clicked, {many:.2f} documents per list; "

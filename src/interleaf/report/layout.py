@@ -255,7 +255,7 @@ def _facts(report: ReportData) -> tuple[str, ...]:
         f"{units}{planned}",
         f"{count(totals.impressions)} impression{'s' * (totals.impressions != 1)}",
         f"{count(totals.clicked)} with an event",
-        *([report.population] if report.population else []),
+        *([f"the result is {report.population}"] if report.population else []),
     )
 
 

@@ -25,7 +25,10 @@ MIN_CLICKS = 100  # needed to compare ranks
 MIN_BUCKETS = 20  # buckets with a click: fewer people may have unusual habits
 MATERIAL_LENGTH = 1.1  # ratio of mean lengths of texts: a smaller difference does not warn
 MIN_DIFFERENT = 0.05  # share of lists in which the rankings differ
-_NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code that makes lists, caches and lost lists"
+_NOT_DRAWN_SO = (
+    "some lists are too frequent or too rare for this method: check the code that makes lists, and whether lists are "
+    "cached or lost"
+)
 
 
 def _has_several_owners(tally: Tally) -> bool:
@@ -98,7 +101,7 @@ def fair_lists(data: CheckInput) -> CheckResult:
     return CheckResult(
         codes.grade_p_value(p_value),
         f"at position {slot.position}, {slot.ranker} owns {percent(slot.share, 1)} "
-        f"({percent(slot.expected, 1)} expected), adjusted p = {p_value:.2g}: the most unusual share",
+        f"({percent(slot.expected, 1)} expected), adjusted p = {p_value:.2g}; no other share is less likely by chance",
         _NOT_DRAWN_SO,
     )
 
@@ -119,8 +122,8 @@ def _fair_tops(tally: Tally) -> CheckResult:
     p_value, place = worst
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"if top documents differ, that of {tally.about.rankers[place]} is first in {percent(tests[place].share, 1)} "
-        f"({percent(1 / rankers, 1)} expected), adjusted p = {p_value:.2g}",
+        f"if top documents differ, that of {tally.about.rankers[place]} is first in "
+        f"{percent(tests[place].share or 0, 1)} ({percent(1 / rankers, 1)} expected), adjusted p = {p_value:.2g}",
         _NOT_DRAWN_SO,
     )
 
@@ -225,9 +228,9 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
     (attribute, value), ranker = cells[place]
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {percent(shares[place].share, 1)} of first "
-        f"positions ({percent(1 / rankers, 1)} expected), adjusted p = {p_value:.2g}: the most unusual "
-        f"of {len(segments)} segments",
+        f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {percent(shares[place].share or 0, 1)} of "
+        f"first positions ({percent(1 / rankers, 1)} expected), adjusted p = {p_value:.2g}; no share in the "
+        f"{len(segments)} segments is less likely by chance",
         "lists of this segment are drawn differently: look for a cache, another client, or lost impressions there",
     )
 
@@ -257,8 +260,9 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
     if worst is None:
         reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
         if not has_coins:
-            reason = f"in lists of {composed.method.name} no owner of a document is decided by chance"
-        return CheckResult(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed; an A/A test can show them")
+            reason = f"{composed.method.name} does not draw at random which ranker owns a document"
+        lost = "the report may not notice that clicks on one ranker's documents are lost"
+        return CheckResult(SKIPPED, f"{reason}, so {lost}; an A/A test can show it")
     p_value, place = worst
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))
@@ -306,7 +310,7 @@ def fair_scoring(data: CheckInput) -> CheckResult:
     """Is the credit fair for these lists? If not, score lists with the method that made them."""
     about = data.tally.about
     problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(Fact.RELAXED, 0) > 0)
-    figure = problem or f"{about.method} by {about.scheme}"
+    figure = problem or f"the credit of {about.method} by the scheme {about.scheme} is fair for these lists"
     remedy = "make and score lists with the same method, and with one that is proved fair (interleaf audit)"
     return CheckResult(WARNING if problem else OK, figure, remedy)
 

@@ -260,7 +260,7 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
     curve = Grid("examination", "How often people look at a rank", ["rank"], ("examination", "interval", "clicks"))
     for point in report.examination:
         figures = f"{point.value:.3f}", write(lambda ends: f"{ends[0]:.3f} to {ends[1]:.3f}", point.interval)
-        reason = "it is 1 by definition" if point.rank == 1 else "it was given"
+        reason = "examination is relative to rank 1, so it is 1 there" if point.rank == 1 else "it was given"
         curve.add(f"rank {point.rank}", str(point.rank), *figures, count(point.clicks), reason=reason)
     if report.examination:
         words.append(

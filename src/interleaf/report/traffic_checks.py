@@ -205,7 +205,7 @@ def ab_split(data: CheckInput) -> CheckResult | None:
     p_value, place = worst
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"{percent(tests[place].share, 2)} of all units in A/B arms are in {arms[place]} "
+        f"{percent(tests[place].share or 0, 2)} of all units in A/B arms are in {arms[place]} "
         f"({percent(planned[place], 2)} planned), adjusted p = {p_value:.2g}",
         "units are lost or added in one arm: look for redirects, bots, late joins; or give planned shares (split)",
     )
