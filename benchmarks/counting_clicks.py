@@ -123,7 +123,7 @@ def anytime_test(seen: Seen, clock: float, planned: float | None) -> bool:
 
 def planned_test(seen: History) -> bool:
     """The estimate crosses the O'Brien-Fleming boundary at one of the looks."""
-    boundaries = looks.obrien_fleming(looks.even(len(seen)), 1 - LEVEL)
+    boundaries = looks.obrien_fleming(looks.space_evenly(len(seen)), 1 - LEVEL)
     return any(abs(look.estimate.deviate or 0.0) >= edge for look, edge in zip(seen, boundaries, strict=True))
 
 

@@ -42,11 +42,11 @@ def confidence_bounds(wins: Array, alpha: float, times: Array) -> tuple[Array, A
     (np.float64(0.386), np.float64(1.114))
     """
     compared = wins + wins.swapaxes(1, 2)
-    known = compared > 0
-    means = np.divide(wins, compared, out=np.zeros(wins.shape), where=known)
+    is_compared = compared > 0
+    means = np.divide(wins, compared, out=np.zeros(wins.shape), where=is_compared)
     widths = (alpha * np.log(np.maximum(times, 1)))[:, None, None]
-    radii = np.sqrt(np.divide(widths, compared, out=np.zeros(wins.shape), where=known))
-    lower, upper = means - radii, np.where(known, means + radii, 1.0)
+    radii = np.sqrt(np.divide(widths, compared, out=np.zeros(wins.shape), where=is_compared))
+    lower, upper = means - radii, np.where(is_compared, means + radii, 1.0)
     itself = np.arange(wins.shape[1])
     lower[:, itself, itself] = upper[:, itself, itself] = 0.5
     return lower, upper
@@ -60,8 +60,8 @@ def draw_chances(wins: Array, needed: Array, generator: np.random.Generator) -> 
     """
     chances = np.full(wins.shape, 0.5)
     row, i, j = np.nonzero(np.triu(needed, 1))
-    drawn = generator.beta(1 + wins[row, i, j], 1 + wins[row, j, i])
-    chances[row, i, j], chances[row, j, i] = drawn, 1 - drawn
+    draws = generator.beta(1 + wins[row, i, j], 1 + wins[row, j, i])
+    chances[row, i, j], chances[row, j, i] = draws, 1 - draws
     return chances
 
 
@@ -90,8 +90,8 @@ def choose_double_thompson(wins: Array, generator: np.random.Generator, alpha: f
     lower, upper = confidence_bounds(wins, alpha, wins.sum(axis=(1, 2)))
     scores = (upper > 0.5).sum(axis=2)
     candidates = scores == scores.max(axis=1, keepdims=True)
-    drawn = candidates & (candidates.sum(axis=1) > 1)[:, None]  # a single candidate needs no draws
-    beaten = (draw_chances(wins, drawn[:, :, None] | drawn[:, None, :], generator) > 0.5).sum(axis=2)
+    needs_draw = candidates & (candidates.sum(axis=1) > 1)[:, None]  # a single candidate needs no draws
+    beaten = (draw_chances(wins, needs_draw[:, :, None] | needs_draw[:, None, :], generator) > 0.5).sum(axis=2)
     first = pick_largest(np.where(candidates, beaten, -1), generator)
     allowed = (lower[rows, :, first] <= 0.5) & (rankers != first[:, None])
     row, ranker = np.nonzero(allowed)
@@ -108,8 +108,8 @@ def choose_self_sparring(wins: Array, generator: np.random.Generator, count: int
     """
     itself = np.diagonal(wins, axis1=1, axis2=2)
     won, lost = wins.sum(axis=2) - itself, wins.sum(axis=1) - itself
-    drawn = generator.beta(1 + won[:, None], 1 + lost[:, None], (len(wins), count, wins.shape[1]))
-    return np.asarray(drawn.argmax(axis=2))
+    draws = generator.beta(1 + won[:, None], 1 + lost[:, None], (len(wins), count, wins.shape[1]))
+    return np.asarray(draws.argmax(axis=2))
 
 
 def choose_at_random(wins: Array, generator: np.random.Generator) -> Array:

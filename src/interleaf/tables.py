@@ -18,6 +18,16 @@ _REVERSING = {chr(code) for code in range(0x202A, 0x202F)}
 _ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 
 
+def percent(value: float, decimals: int | None = None, *, signed: bool = False) -> str:
+    """A share in percent, with this many decimals; if it is left out, with as many as needed, at most four digits.
+
+    >>> percent(0.95), percent(0.999), percent(0.5214, 1), percent(0.02, 1, signed=True)
+    ('95 %', '99.9 %', '52.1 %', '+2.0 %')
+    """
+    sign = "+" if signed else ""
+    return f"{100 * value:{sign}.4g} %" if decimals is None else f"{value:{sign}.{decimals}%}".replace("%", " %")
+
+
 @dataclass(frozen=True)
 class Table:
     """A table with a title; a cell that could not be computed is None. Columns in `right` are aligned right.

@@ -128,7 +128,7 @@ def test_without_buckets_arms_are_held_against_the_holdout() -> None:
     assert truth.value is not None
     assert checks["holdout_clicks"].figure.startswith(f"{format_signed(truth.value)}, ")
     share = len({row["unit"] for row in by_arm(rows)["holdout"]}) / len({row["unit"] for row in rows})
-    assert checks["holdout_split"].figure == f"{share:.2%} of units, 20.00% planned"
+    assert checks["holdout_split"].figure == f"{100 * share:.2f} % of units, 20.00 % planned"
 
 
 def test_arms_alone_make_a_report_without_comparisons() -> None:

@@ -66,7 +66,7 @@ def test_a_look_has_the_figures_of_the_report() -> None:
     assert found.z_score is not None
     assert counting_clicks.impression_test(last) == (abs(found.z_score) > counting_clicks.EDGE)
     assert counting_clicks.clustered_test(last) == (once.p_value is not None and once.p_value < 0.05)
-    boundaries = looks.obrien_fleming(looks.even(LOOKS))
+    boundaries = looks.obrien_fleming(looks.space_evenly(LOOKS))
     reached = [abs(one.estimate.deviate or 0.0) >= boundary for one, boundary in zip(seen, boundaries, strict=True)]
     assert counting_clicks.planned_test(seen) == any(reached)
 
@@ -127,7 +127,7 @@ def estimates_by_experiment(tally: Tally, units: int, runs: int) -> tuple[Estima
     """What a report of each experiment estimates, from the tally of all of them."""
     pairs, linear = RankerPairs.of(tally.about.rankers, None), tally.about.linear
     scores, weights = np.zeros((BUCKETS, runs)), np.zeros((BUCKETS, runs), np.int64)
-    hashes, rows = tally.units.unordered
+    hashes, rows = tally.units.entries
     owners = np.array(list(map(experiments_of(units, runs).__getitem__, hashes.tolist())))
     for number in range(runs):
         own = owners == number

@@ -95,9 +95,9 @@ def test_expected_clicks_are_those_of_all_patterns() -> None:
     exact = patterns(PEOPLE, LEANS, 0.7)
     assert sum(exact.values()) == pytest.approx(1)
     mean = sum(sum(clicks) * share for clicks, share in exact.items())
-    assert PEOPLE.expected(LEANS[None], np.array([4]), np.array([0.7]))[0] == pytest.approx(mean)
+    assert PEOPLE.compute_mean_clicks(LEANS[None], np.array([4]), np.array([0.7]))[0] == pytest.approx(mean)
     shorter = sum(sum(clicks[:2]) * share for clicks, share in exact.items())
-    assert PEOPLE.expected(LEANS[None], np.array([2]), np.array([0.7]))[0] == pytest.approx(shorter)
+    assert PEOPLE.compute_mean_clicks(LEANS[None], np.array([2]), np.array([0.7]))[0] == pytest.approx(shorter)
 
 
 def test_drawn_clicks_follow_the_tilt_and_their_ratios_undo_it() -> None:
@@ -305,7 +305,7 @@ def test_a_long_log_is_read_by_a_part_of_its_people(pilot: Any, monkeypatch: pyt
         ({}, "give either a log or the rankings"),
         ({"log": "x.parquet", "rankings": runs()}, "give either a log or the rankings"),
         ({"rankings": runs(), "lift": 0}, "lift is 0"),
-        ({"rankings": runs(), "lift": 9.0}, "a lift of +900.0% cannot be planned for"),
+        ({"rankings": runs(), "lift": 9.0}, "a lift of +900.0 % cannot be planned for"),
         ({"rankings": runs(moved=0, alike=200)}, "no method can tell them apart"),
         ({"rankings": runs(moved=40, alike=0)}, "40 queries are ranked by both old and new, too few"),
         ({"rankings": {"old": {}}}, "a plan compares two rankers; rankings of 1"),

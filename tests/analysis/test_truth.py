@@ -80,7 +80,7 @@ def test_rankers_that_rank_alike_tie() -> None:
     assert report.comparisons[0].wins
     assert report.verdict.winner is None
     (differ,) = [check for check in report.health if check.code == "rankings_differ"]
-    assert (differ.status, differ.figure) == ("warning", "in 0.0% of lists")
+    assert (differ.status, differ.figure) == ("warning", "in 0.0 % of lists")
 
 
 @pytest.mark.parametrize("method", ["team_draft", "probabilistic", "pairwise_preference"])

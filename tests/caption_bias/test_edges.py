@@ -154,7 +154,7 @@ def test_a_model_that_was_kept_is_taken() -> None:
 def test_few_judgments_are_told() -> None:
     rows = [row if number % 10 == 0 else row | {"grades": None} for number, row in enumerate(ROWS)]
     (told,) = [note for note in caption(table_of(rows)).notes if note.code == CaptionNote.FEW_JUDGED]
-    assert told.text.startswith("Only 10% of the results are judged.")
+    assert told.text.startswith("Only 10 % of the results are judged.")
     assert not {note.code for note in caption(table_of(ROWS)).notes} & {CaptionNote.FEW_JUDGED, CaptionNote.NOT_JUDGED}
 
 

@@ -47,7 +47,7 @@ def test_weights_are_those_of_a_reference_fit(seed: int) -> None:
     found, patterns = design.fit(), design.patterns
     wanted = reference(design.matrix.astype(float), patterns.rows, patterns.clicks)
     assert np.abs(found.weights - wanted).max() < 1e-6
-    assert not found.separated
+    assert not found.is_separated
 
 
 def test_patterns_give_the_weights_and_errors_of_results_one_by_one() -> None:
@@ -145,7 +145,7 @@ def test_positions_and_grades_that_were_never_clicked_join_a_neighbour() -> None
 def test_clicks_that_can_be_told_without_a_mistake_give_finite_weights_and_no_errors() -> None:
     design = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1]], np.int8)
     found = fit(design, np.array([50, 50, 50, 50]), np.array([0, 0, 0, 50]))  # clicked if and only if it has both
-    assert found.separated
+    assert found.is_separated
     assert np.isfinite(found.weights).all()
     assert np.isfinite(found.covariance).all()
     codes = np.zeros((200, FIRST + 2), np.int8)

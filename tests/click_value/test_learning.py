@@ -64,7 +64,7 @@ def test_what_is_learned_from_several_experiments_helps_on_each_that_was_left_ou
     assert all(one.better == "good" and one.decided for one in lesson.held_out)
     assert lesson.median_relative is not None
     assert lesson.median_relative > 1
-    assert lesson.flipped == 0
+    assert lesson.flips == 0
     assert f"{lesson.median_relative:.2f} times the z-score" in lesson.sentence
     worths = {worth.click: worth for worth in lesson.worths}
     long, short = worths["the only click, at rank 1, for 150 s"], worths["the only click, at rank 1, for 10 s"]

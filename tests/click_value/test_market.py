@@ -26,7 +26,7 @@ def test_learned_credit_raises_the_median_z_score_by_15_percent_and_flips_no_dec
     assert sum(one.decided for one in lesson.held_out) >= 10
     assert lesson.median_relative is not None
     assert lesson.median_relative >= 1.15
-    assert lesson.flipped == 0
+    assert lesson.flips == 0
 
 
 def test_the_study_runs_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from interleaf.clicks import TABLES, Cascade, ClickTable, named
+from interleaf.clicks import TABLES, Cascade, ClickTable, find_cascade
 from interleaf.clicks.click_models import numbers
 from interleaf.errors import ClickError
 from tests.oracles import clicks as oracle
@@ -53,7 +53,7 @@ EVERY_ROW = pytest.mark.parametrize(
 def test_a_named_table_holds_the_values_of_the_literature(
     name: str, grades: int, click: list[Fraction], stop: list[Fraction]
 ) -> None:
-    person = named(name, grades)
+    person = find_cascade(name, grades)
     assert list(numbers(person.click, exact=True)) == click
     assert list(numbers(person.stop, exact=True)) == stop
     assert person.stop_needs_click
@@ -66,7 +66,7 @@ def test_both_stop_rules_have_exactly_the_distribution_of_the_oracle(
 ) -> None:
     judged = {f"document {grade}": grade for grade in range(grades)}
     shown = sorted(judged, reverse=True)[:4]
-    person = named(name, grades, stop_needs_click, judged)
+    person = find_cascade(name, grades, stop_needs_click, judged)
     expected = oracle.cascade([judged[document] for document in shown], click, stop, stop_needs_click)
     found = {tuple(int(rank in ranks) for rank in range(1, 5)): p for ranks, p in person.distribution(shown).items()}
     assert found == {(*pattern, *[0] * (4 - len(shown))): p for pattern, p in expected.items()}
@@ -97,19 +97,21 @@ def test_a_row_is_plain_data() -> None:
 
 
 def test_a_spec_sets_what_it_names_and_wins_over_arguments() -> None:
-    assert named("navigational") == named("navigational", grades=5, stop_needs_click=True)
-    assert named("navigational(grades=3, stop_needs_click=False)") == named("navigational", 3, False)
-    assert named("navigational(grades=3)", grades=5, stop_needs_click=False) == named("navigational", 3, False)
-    assert named("random ( grades = 4 )").click == (Fraction(1, 2),) * 4
+    assert find_cascade("navigational") == find_cascade("navigational", grades=5, stop_needs_click=True)
+    assert find_cascade("navigational(grades=3, stop_needs_click=False)") == find_cascade("navigational", 3, False)
+    assert find_cascade("navigational(grades=3)", grades=5, stop_needs_click=False) == find_cascade(
+        "navigational", 3, False
+    )
+    assert find_cascade("random ( grades = 4 )").click == (Fraction(1, 2),) * 4
 
 
 def test_judged_documents_have_their_grades() -> None:
-    person = named("perfect(grades=2)", judged={"good": 1})
+    person = find_cascade("perfect(grades=2)", judged={"good": 1})
     assert person.distribution(["bad", "good", "unknown"]) == {(2,): Fraction(1)}
 
 
 def test_a_table_of_ones_own_stays_a_cascade() -> None:
-    assert Cascade(click=(0.05, 0.3, 0.5, 0.7, 0.95), stop=(0.2, 0.3, 0.5, 0.7, 0.9)) == named("navigational")
+    assert Cascade(click=(0.05, 0.3, 0.5, 0.7, 0.95), stop=(0.2, 0.3, 0.5, 0.7, 0.9)) == find_cascade("navigational")
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,9 @@ def test_a_table_of_ones_own_stays_a_cascade() -> None:
 )
 def test_an_unknown_name_or_value_is_refused_with_the_remedy(spec: str, says: str) -> None:
     with pytest.raises(ClickError, match=says):
-        named(spec)
+        find_cascade(spec)
 
 
 def test_a_document_beyond_the_grades_of_a_table_is_refused() -> None:
     with pytest.raises(ClickError, match=r"'d' has grade 4, but the click model knows grades 0 to 2"):
-        named("perfect", grades=3, judged={"d": 4}).sample(["d"])
+        find_cascade("perfect", grades=3, judged={"d": 4}).sample(["d"])

@@ -251,9 +251,9 @@ def test_spools_keep_order_and_bound(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time_delivers_a_folder(tmp_path: Path) -> None:
     one, other = FolderSpool(tmp_path, 10), FolderSpool(tmp_path, 10)
-    with one.claimed() as first, other.claimed() as second:
+    with one.claim() as first, other.claim() as second:
         assert (first, second) == (True, False)
-    with other.claimed() as third:
+    with other.claim() as third:
         assert third
 
 

@@ -308,7 +308,7 @@ def test_the_compiled_batch_is_the_plain_loop_in_fractions() -> None:
     for name, exact in sums.items():
         ours = found[name]
         weight = ours.weights.sum()
-        floats = [weight, weight**2 / ours.described.effective, *ours.outcomes[0]]
+        floats = [weight, weight**2 / ours.statistics.effective, *ours.outcomes[0]]
         assert floats == pytest.approx([float(value) for value in exact], rel=1e-9)
 
 
@@ -322,7 +322,7 @@ def test_the_compiled_draft_is_the_plain_one() -> None:
         usable += plain(draft_sign)(impression, old.clicks[row, :count], preference, Fraction(1))
         outcome += preference[0, 1]
     assert 3 < found.usable < 60
-    assert (found.usable, found.weights.sum(), found.described.effective) == (usable, usable, usable)
+    assert (found.usable, found.weights.sum(), found.statistics.effective) == (usable, usable, usable)
     assert found.outcomes[0, 0] == pytest.approx(float(outcome))
     assert found.impressions.sum() == 60
 
@@ -346,9 +346,9 @@ def test_weights_beyond_ten_to_the_ten_do_not_overflow() -> None:
     sums = found["PI+IS+MA"]
     assert np.isfinite(sums.outcomes).all()
     assert np.isfinite(sums.weights).all()
-    assert sums.described.effective == pytest.approx(1)
+    assert sums.statistics.effective == pytest.approx(1)
     assert 0.5 < estimate_of(sums).normalized <= 1
-    clipped = found["PI+IS+MA clipped"].described
+    clipped = found["PI+IS+MA clipped"].statistics
     assert (clipped.mean, clipped.largest) == (CLIP, CLIP)
     assert clipped.clipped == pytest.approx(1)
 
@@ -360,19 +360,19 @@ def outcomes_of(values: list[float]) -> Array:
 def test_effective_sample_size_and_clipped_mass_are_what_their_formulas_say() -> None:
     outcomes = outcomes_of([1, -0.5, 1, 0.25])
     sums = summed(np.array([1.0, 2, 0, 5]), outcomes)
-    weights = sums.described
+    weights = sums.statistics
     assert weights.effective == pytest.approx(64 / 30)
     assert (weights.impressions, weights.usable, weights.largest, weights.clipped) == (4, 0.75, 5, 0)
     assert estimate_of(sums)[:2] == pytest.approx((1.25 / 4, 1.25 / 8))
     clipped = summed(np.array([1.0, 2, 0, 5]), outcomes, clip=2)
-    assert (clipped.lost, clipped.described.clipped, clipped.largest) == (3, 3 / 8, 2)
-    assert clipped.described.effective == pytest.approx(25 / 9)
+    assert (clipped.lost, clipped.statistics.clipped, clipped.largest) == (3, 3 / 8, 2)
+    assert clipped.statistics.effective == pytest.approx(25 / 9)
 
 
 def test_equal_weights_count_fully_and_no_weights_not_at_all() -> None:
-    assert summed(np.full(7, 0.3), outcomes_of([0] * 7)).described.effective == pytest.approx(7)
+    assert summed(np.full(7, 0.3), outcomes_of([0] * 7)).statistics.effective == pytest.approx(7)
     for nothing in (summed(np.zeros(7), outcomes_of([1] * 7)), summed(np.zeros(0), outcomes_of([]))):
-        assert (nothing.described.effective, nothing.usable) == (0, 0)
+        assert (nothing.statistics.effective, nothing.usable) == (0, 0)
         assert estimate_of(nothing)[:3] == (0, 0, 0)
 
 
@@ -404,7 +404,7 @@ def test_simulated_estimates_agree_with_the_enumerated_truth() -> None:
     truth = float(truth_of(World("abcd bcda", "dcba acbd", 3, perfect("ac"))))
     for name in ("PI+IS", "PI+IS+MA"):
         sums = found[name]
-        weights, estimate = sums.described, estimate_of(sums)
+        weights, estimate = sums.statistics, estimate_of(sums)
         error = sums.weights.sum() / math.sqrt(weights.effective) / weights.impressions
         assert estimate.value == pytest.approx(truth, abs=4 * error)
         assert estimate.normalized == pytest.approx(truth, abs=6 * error)

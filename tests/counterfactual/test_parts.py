@@ -185,7 +185,7 @@ def test_extreme_weights_lose_nothing_and_overflow_nothing() -> None:
     exact = sum(Fraction(w) * Fraction(o) for w, o in zip(weights.tolist(), outcomes[:, 0].tolist(), strict=True))
     assert Fraction(float(sums.outcomes.sum())) == pytest.approx(exact, rel=1e-15)
     assert float(sums.outcomes.sum()) == 0.75 + 1e-9
-    told = sums.described
+    told = sums.statistics
     assert told.effective == pytest.approx(1)
     assert told.largest == 1e130
     assert told.largest_share == pytest.approx(1)
@@ -212,11 +212,11 @@ def test_sums_by_bucket_are_those_of_fractions(rows: list[tuple[int, float, floa
 def test_what_is_to_be_known_of_weights() -> None:
     sums = WeightedSums(1)
     sums.add(np.zeros(4, np.int64), np.array([1.0, 2, 0, 5]), np.zeros((4, 1)), clip=2)
-    told = sums.described
+    told = sums.statistics
     assert (told.impressions, told.usable, told.mean, told.largest) == (4, 0.75, 1.25, 2)
     assert told.effective == pytest.approx(25 / 9)
     assert (told.largest_share, told.clipped) == (0.4, 3 / 8)
-    nothing = WeightedSums(1).described
+    nothing = WeightedSums(1).statistics
     assert (nothing.usable, nothing.mean, nothing.largest_share, nothing.effective) == (None, None, None, 0)
 
 

@@ -78,7 +78,7 @@ def test_an_event_at_the_very_time_of_its_list_counts_and_one_before_does_not() 
     row = made_row(1, ())
     row["events"] = [made_event(1, row["time"], 0), made_event(2, row["time"] - timedelta(microseconds=1), 0)]
     found = one_part(loose_table_of([row]), Counting())
-    assert np.flatnonzero(found.clicked[0]).tolist() == [0]
+    assert np.flatnonzero(found.is_clicked[0]).tolist() == [0]
     assert found.events == {EventFate.COUNTED: 1, EventFate.EARLY: 1}
     assert found.clicks.first.tolist() == [0]
 

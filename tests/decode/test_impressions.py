@@ -50,7 +50,7 @@ def check_rows(found: Decoded, rows: list[Row]) -> None:
         assert not shown.ranks[place, :, count:].any()
         assert (shown.teams[place, count:] == -1).all()
         clicked = {event["rank"] for event in counted_events(row)}
-        assert (np.flatnonzero(found.clicked[place]) + 1).tolist() == sorted(clicked)
+        assert (np.flatnonzero(found.is_clicked[place]) + 1).tolist() == sorted(clicked)
         assert found.has_event[place] == bool(clicked)
         assert found.time[place] == row["time"].timestamp() * 1e6
         assert found.unit[place] == buckets.hash_of(buckets.UNIT, row.get("unit") or row["impression"])

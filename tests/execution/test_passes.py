@@ -34,7 +34,7 @@ def test_weighted_sums_of_parts_lose_nothing_beside_large_weights() -> None:
         sums.add(np.zeros(4, np.int64)[rows], weights[rows], outcomes[rows], clip=1e17)
     one.merge(other)
     assert one.outcomes.sum() == whole.outcomes.sum() == 1.75
-    assert one.described == whole.described
+    assert one.statistics == whole.statistics
 
 
 def test_sessions_do_not_mind_rows_of_which_all_came_before() -> None:

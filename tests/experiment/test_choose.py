@@ -90,7 +90,7 @@ def test_planned_days_have_an_epoch_that_can_use_results(minutes: float, window:
 
 
 def test_a_thousand_rankers_can_be_chosen_from_and_a_hundred_compared() -> None:
-    assert experiment(1000).mixed == 2
+    assert experiment(1000).rankers_per_list == 2
     with pytest.raises(ExperimentError):
         Experiment.of({"name": "many", "rankers": [f"r{place}" for place in range(128)]})
 

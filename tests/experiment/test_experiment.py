@@ -175,7 +175,7 @@ def test_an_a_a_of_a_method_that_scores_no_ownership_is_relabelled() -> None:
 
 def test_one_list_per_unit_mixes_nothing_and_counts_clicks() -> None:
     experiment = shoes(mode="one_list")
-    assert (experiment.method, experiment.scheme_of("click"), experiment.needed) == (
+    assert (experiment.method, experiment.scheme_of("click"), experiment.needed_rankers) == (
         "one_list",
         None,
         experiment.rankers,

@@ -152,7 +152,7 @@ def test_the_command_tells_the_join_rate_first_and_takes_options(
     assert cli.main(["import", "ubi", "ubi.ndjson", "--ordinals", "0", "--experiment", "shop", "--unit", "client"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "log.parquet: 1 impressions, 1 events"
-    assert lines[1].startswith("  0.0% of events with an object_id have it among their query's hits: LOW.")
+    assert lines[1].startswith("  0.0 % of events with an object_id have it among their query's hits: LOW.")
     (row,) = pq.read_table("log.parquet").to_pylist()
     assert (row["experiment"], row["events"][0]["rank"]) == ("shop", 2)
     for name in ("solr", "opensearch"):

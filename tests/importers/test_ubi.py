@@ -72,7 +72,7 @@ def test_lucene_numbers_as_hits_are_a_low_join_rate_told_first_and_ordinals_are_
     found, rows = imported(tmp_path, *records)
     assert found.join_rate == 0
     assert found.notes()[0].code == ImportNote.JOIN_RATE
-    assert found.notes()[0].text.startswith("0.0% of events with an object_id have it among their query's hits: LOW.")
+    assert found.notes()[0].text.startswith("0.0 % of events with an object_id have it among their query's hits: LOW.")
     assert found.ordinals == {"shop": 1}  # 3 of 3 hits: they cannot start at 0
     assert remedied(found, "placed_by_ordinal", 9)
     assert [ranks(row) for row in rows] == [[3]] * 9

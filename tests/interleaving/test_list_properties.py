@@ -36,7 +36,7 @@ CONSIDERATE = tuple(spec for spec in ANY if resolve(spec).method.claims.consider
 def test_a_shorter_list_is_the_top_of_a_longer_one(name: str, data: st.DataObject) -> None:
     """So that page two agrees with page one: the same key, another cut."""
     specs = ["single", "single(ranker=B)"] if name == "single" else specs_of(name, TAUS)
-    spec, small = data.draw(spec_and_world(specs, most_documents=7))
+    spec, small = data.draw(spec_and_world(specs, max_documents=7))
     key = data.draw(KEYS)
     longer = interleave(small.rankings, spec, small.k, key)
     for k in range(1, small.k):
@@ -127,7 +127,7 @@ def test_without_a_click_nobody_is_preferred(drawn: tuple[str, World], key: str 
         assert outcome.scheme == scheme
 
 
-@given(spec_and_world(CONSIDERATE, most_documents=7), KEYS)
+@given(spec_and_world(CONSIDERATE, max_documents=7), KEYS)
 def test_a_considerate_method_shows_nothing_above_its_best_rank(drawn: tuple[str, World], key: str | int) -> None:
     spec, small = drawn
     shown = interleave(small.rankings, spec, small.k, key)

@@ -78,7 +78,7 @@ def test_lists_are_the_same_where_the_compiler_is_switched_off() -> None:
 @pytest.mark.parametrize("name", COMPARING)
 @given(data=st.data())
 def test_compiled_and_plain_kernels_compose_the_same_lists(name: str, data: st.DataObject) -> None:
-    spec, small = data.draw(spec_and_world(specs_of(name, TAUS), most_documents=6))
+    spec, small = data.draw(spec_and_world(specs_of(name, TAUS), max_documents=6))
     key = key_of(data.draw(st.integers()))
     chosen = resolve(spec)
     work = Composing(chosen, CheckedRankings.of(small.rankings, chosen), small.k, exact=False)

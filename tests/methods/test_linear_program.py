@@ -88,13 +88,13 @@ def test_the_exact_solution_is_fair_to_the_last_digit_or_says_that_it_is_not(spe
     check_exact(world, spec)
 
 
-@given(spec_and_world(SPECS, most_rankers=3, most_documents=5))
+@given(spec_and_world(SPECS, max_rankers=3, max_documents=5))
 def test_the_solution_of_any_world_is_as_fair_and_as_telling_as_the_oracle_s(drawn: tuple[str, World]) -> None:
     spec, world = drawn
     check_float(world, spec)
 
 
-@given(spec_and_world(SPECS, most_rankers=3, most_documents=4))
+@given(spec_and_world(SPECS, max_rankers=3, max_documents=4))
 def test_the_exact_solution_of_any_world_is_fair_or_says_that_it_is_not(drawn: tuple[str, World]) -> None:
     spec, world = drawn
     check_exact(world, spec)

@@ -122,7 +122,7 @@ def test_the_expected_sign_of_many_clicks_is_right(order: str, tau: float) -> No
 
 @given(st.data())
 def test_the_expected_sign_is_what_enumerating_all_owners_gives(data: st.DataObject) -> None:
-    _, small = data.draw(spec_and_world(["probabilistic"], most_rankers=4, most_documents=6))
+    _, small = data.draw(spec_and_world(["probabilistic"], max_rankers=4, max_documents=6))
     spec = f"probabilistic(tau={data.draw(st.sampled_from(TAUS))})"
     shown = interleave(small.rankings, spec, small.k, data.draw(st.integers()))
     count, rankers = len(shown.documents), len(small.rankings)
@@ -136,7 +136,7 @@ def test_the_expected_sign_is_what_enumerating_all_owners_gives(data: st.DataObj
     np.testing.assert_allclose(credit(shown, clicks, "binary").preference, expected, rtol=0, atol=CLOSE)
 
 
-@given(spec_and_world(specs_of("probabilistic", TAUS), most_documents=6), st.integers())
+@given(spec_and_world(specs_of("probabilistic", TAUS), max_documents=6), st.integers())
 def test_a_click_is_owned_by_somebody(drawn: tuple[str, World], key: int) -> None:
     spec, small = drawn
     shown = interleave(small.rankings, spec, small.k, key)

@@ -16,8 +16,8 @@ from interleaf.methods.registry import METHODS
 SOURCES = Path(interleaf.__file__).parent
 FILES = sorted(SOURCES.rglob("*.py"))
 
-# Rooms from the ground up, those of later stages included: a room imports from itself and from the floors below.
-# A module is in the room with the longest name that fits; "" is the package itself, which re-exports the public names.
+# Packages and modules from the ground up: each imports from itself and from the floors below.
+# A module belongs to the longest name here that fits; "" is the package itself, which re-exports the public names.
 FLOORS = (
     ("errors", "stable_codes", "tables"),
     ("environment", "spec", "kernels", "plain_data", "postgres_errors"),
@@ -43,7 +43,7 @@ IMPURE = {
 }
 CONSOLE = {"open", "print", "input"}
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc", "base", "core"}
-MOST_LINES, MOST_FUNCTION_LINES = 500, 60
+MAX_LINES, MAX_FUNCTION_LINES = 500, 60
 PUBLIC = {
     *("interleave", "credit", "interleave_batch", "credit_batch", "Interleaving", "Outcome", "methods", "warm"),
     *("audit", "clicks", "simulate"),
@@ -99,28 +99,28 @@ def ours(name: str) -> set[str]:
     return {full.removeprefix("interleaf").removeprefix(".") for full in full_names}
 
 
-def room_of(name: str) -> tuple[int, str]:
-    """The floor of a module, and its room there; floor -1 if FLOORS has no place for it."""
+def part_of(name: str) -> tuple[int, str]:
+    """The floor of a module, and its part there; floor -1 if FLOORS has no place for it."""
     matches = [
-        (len(room), floor, room)
-        for floor, rooms in enumerate(FLOORS)
-        for room in rooms
-        if name == room or (room and name.startswith(f"{room}."))
+        (len(part), floor, part)
+        for floor, parts in enumerate(FLOORS)
+        for part in parts
+        if name == part or (part and name.startswith(f"{part}."))
     ]
     return max(matches, default=(0, -1, ""))[1:]
 
 
 def import_problems(name: str) -> Iterator[str]:
     """Imports that are relative, or that go up or across; a module that FLOORS does not place."""
-    floor, room = room_of(name)
+    floor, part = part_of(name)
     if floor < 0:
         yield f"{name} has no place in FLOORS"
     for node in executed_nodes(name):
         if isinstance(node, ast.ImportFrom) and node.level:
             yield f"{name}:{node.lineno} has a relative import: write the whole name"
     for other in sorted(ours(name)):
-        other_floor, other_room = room_of(other)
-        if other_floor >= floor and other_room != room:
+        other_floor, other_room = part_of(other)
+        if other_floor >= floor and other_room != part:
             yield f"{name} (floor {floor}) imports {other} (floor {other_floor})"
 
 
@@ -138,13 +138,13 @@ def size_problems(name: str) -> Iterator[str]:
     """A vague name, a long file, long functions."""
     yield from (f"{name}: {word} says nothing" for word in sorted(set(name.split(".")) & VAGUE))
     lines = len(MODULES[name].read_text(encoding="utf-8").splitlines())
-    if lines > MOST_LINES:
-        yield f"{name} has {lines} lines, at most {MOST_LINES}"
+    if lines > MAX_LINES:
+        yield f"{name} has {lines} lines, at most {MAX_LINES}"
     for node in all_nodes(name):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > MOST_FUNCTION_LINES:
-                yield f"{name}.{node.name} has {lines} lines, at most {MOST_FUNCTION_LINES}"
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{name}.{node.name} has {lines} lines, at most {MAX_FUNCTION_LINES}"
 
 
 def method_name_problems(name: str) -> Iterator[str]:
@@ -193,12 +193,12 @@ def test_the_public_names_are_those_of_the_documented_face() -> None:
         interleaf.interlave  # noqa: B018
 
 
-@pytest.mark.parametrize("room", [interleaf, audit, clicks], ids=lambda room: str(room.__name__))
-def test_every_public_name_is_there_and_says_what_it_is(room: object) -> None:
-    names = room.__all__  # type: ignore[attr-defined]
+@pytest.mark.parametrize("part", [interleaf, audit, clicks], ids=lambda part: str(part.__name__))
+def test_every_public_name_is_there_and_says_what_it_is(part: object) -> None:
+    names = part.__all__  # type: ignore[attr-defined]
     assert names == sorted(names)
     for name in names:
-        said = inspect.getdoc(getattr(room, name))
+        said = inspect.getdoc(getattr(part, name))
         # A dataclass without a docstring gets its signature for one: that says nothing.
         assert said, name
         assert not said.startswith(f"{name}("), name

@@ -112,3 +112,5 @@ def test_a_walk_names_files_in_the_order_in_which_they_are_entered(
     entered = call(tmp_path)
     assert [file for file in named if file not in entered] == []
     assert named == sorted(named, key=entered.index)
+    (stated,) = re.findall(r"\benter(?:s)? (\d+) files", section)
+    assert len(entered) <= int(stated)

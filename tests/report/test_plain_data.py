@@ -77,7 +77,9 @@ def changed(path: list[Any], value: Any) -> dict[str, Any]:
         (["rankers"], "ab", r"Expected `array`, got `str` - at `report.rankers`"),
         (["verdict"], None, r"Expected `object`, got `null` - at `report.verdict`"),
         (["health", 0, "status"], "fine", r"the check 'first pick' has the status 'fine'; give 'ok'"),
-        (["format"], 2, r"'format': 1, not 2"),
+        (["format"], 2, r"this report has format 2, and this version reads format 1; update interleaf"),
+        (["format"], 0, r"this report has format 0, and this version reads format 1; analyze the log again"),
+        (["format"], "1", r"no number 'format'"),
     ],
 )
 def test_what_is_no_report_is_refused_with_its_place(path: list[Any], value: Any, said: str) -> None:
@@ -95,7 +97,7 @@ def test_fields_of_a_later_version_are_ignored() -> None:
 
 @pytest.mark.parametrize("data", [None, [], "report", {}])
 def test_what_is_no_stored_report_at_all_is_refused(data: Any) -> None:
-    with pytest.raises(DataError, match=r"'format': 1"):
+    with pytest.raises(DataError, match=r"this is not a stored report, because it has no number 'format'"):
         Report.from_dict(data)
 
 

@@ -118,7 +118,7 @@ def test_a_verdict_that_one_query_makes_is_marked() -> None:
     check = check_of(found)
     assert found.verdict.winner == "candidate"
     assert check.status == WARNING
-    assert "'q 0' (50.0% of impressions" in check.figure
+    assert "'q 0' (50.0 % of impressions" in check.figure
     (rest,) = analyze(table_of(rows_of([one for one in asked if one[1] != 0]))).comparisons
     assert rest.winner is None
 

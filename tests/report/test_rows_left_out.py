@@ -53,7 +53,7 @@ def test_rows_left_out_warn_and_then_fail(cause: str) -> None:
         report = analyze(table_of(spread(rows, share, change)), experiment="shop")
         check, number = find_check(report, name), int(200 * share)
         assert (check.status, bool(check.remedy)) == (status, status != "ok")
-        assert check.figure.startswith(f"{number} of 200 rows ({share:.2%}) are left out: {which}: {number}")
+        assert check.figure.startswith(f"{number} of 200 rows ({100 * share:.2f} %) are left out: {which}: {number}")
         assert report.verdict.trusted == (status != "failed")
         (note,) = notes_of(report, NoteCode.ROWS_LEFT_OUT)
         assert note.endswith(f"{which}, left out: {number}.")
@@ -68,14 +68,14 @@ def test_a_version_that_ended_before_the_next_one_warns_and_does_not_fail() -> N
     report = analyze(table_of(rows))
     check = find_check(report, "rows_other_version")
     assert (check.status, report.version, report.verdict.trusted) == ("warning", 2, True)
-    assert check.figure.startswith("301 of 400 rows (75.25%) are left out: (1): 301")
+    assert check.figure.startswith("301 of 400 rows (75.25 %) are left out: (1): 301")
     assert find_check(analyze(table_of(rows[:300])), "rows_used").status == "ok"
 
 
 def test_every_output_names_the_rows_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "log.parquet"
     log.write_batches(path, table_of(spread(make_rows(197), 60 / 197, {"rankers": ["R0", "r1"]})).to_batches())
-    figure = "60 of 197 rows (30.46%) are left out: ('R0', 'r1'): 60"
+    figure = "60 of 197 rows (30.46 %) are left out: ('R0', 'r1'): 60"
     remedy = "write ranker names the same way in all rows; this report compares r0, r1"
     report = analyze(path)
     for text in (str(report), report.to_markdown()):
@@ -94,7 +94,7 @@ def test_excluded_rows_are_a_check_that_warns_only_when_they_are_most() -> None:
     rows = make_rows(300)
     half = find_check(analyze(table_of(rows), exclude=Exclusion({"device": ["phone"]})), "rows_excluded")
     assert (half.status, half.remedy) == ("ok", "")
-    assert half.figure == "150 of 300 rows (50.00%) are excluded by rules: device = phone: 150"
+    assert half.figure == "150 of 300 rows (50.00 %) are excluded by rules: device = phone: 150"
     units = [f"u-{number}" for number in range(1, 300, 2)][:-1]
     most = Exclusion({"device": ["phone"]}, units=units)
     assert find_check(analyze(table_of(rows), exclude=most), "rows_excluded").status == "warning"
@@ -106,6 +106,6 @@ def test_many_causes_are_counted_and_the_largest_are_named() -> None:
         rows[number] |= {"rankers": ["r0", f"candidate {number:02}"]}
     report = analyze(table_of(rows))
     check = find_check(report, "rows_other_rankers")
-    assert check.figure.startswith("40 of 200 rows (20.00%) are left out: others: 30, ('candidate ")
+    assert check.figure.startswith("40 of 200 rows (20.00 %) are left out: others: 30, ('candidate ")
     assert check.figure.endswith(", ...")
     assert len(notes_of(report, NoteCode.ROWS_LEFT_OUT)) == MAX_OTHERS + 1

@@ -98,7 +98,7 @@ def test_a_segment_has_the_limit_of_its_own_people() -> None:
 def test_a_sample_of_units_has_the_limit_of_all_of_them() -> None:
     tally = tally_log(table_of(growing()))
     tally.units.raise_to(1)
-    tally.units.merge(1, *(part[:0] for part in tally.units.unordered))
+    tally.units.merge(1, *(part[:0] for part in tally.units.entries))
     limit = max_weight(tally.units.count(tally.units.rows[:, 2] > 0))
     assert 18 <= limit <= 22
     sums = weigh(tally.units.hashes, tally.units.values[:, 2], tally.units.values[:, 3:], limit)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import interleaf
-from interleaf.clicks import named, scale_of
+from interleaf.clicks import find_cascade, scale_of
 from interleaf.client import Client, clients
 from interleaf.experiment import Experiment
 from interleaf.experiment.choose import epoch_at, epoch_start
@@ -340,7 +340,7 @@ def test_forty_feature_rankers_through_the_service(service: Live, tmp_path: Path
         for query in range(len(data))
         for document, grade in enumerate(data.grades[data.rows(query)])
     }
-    people, chance = named("navigational", scale_of(data.max_grade), judged=grades), random.Random(2)
+    people, chance = find_cascade("navigational", scale_of(data.max_grade), judged=grades), random.Random(2)
     make(service, rankers=list(rankings), algorithm="double_thompson")
     runs = 0
     for epoch in range(8):

@@ -11,7 +11,7 @@ from interleaf import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.randomness import Keyed, key_of
 from interleaf.simulate import Judged, synthetic
-from interleaf.simulate.data import _uniform, concatenate, letor_folds, shuffle, with_features
+from interleaf.simulate.data import _draw_uniform, concatenate, letor_folds, shuffle, with_features
 
 
 def small(queries: int = 10, start: int = 0, features: int = 3) -> Judged:
@@ -205,7 +205,7 @@ def test_a_feature_is_the_same_whichever_features_are_asked_for(asked: set[int],
 
 def test_synthetic_chance_is_the_chance_of_keys() -> None:
     keyed = Keyed(key_of(("synthetic", 1, "own")))
-    assert _uniform(5, 1, "own").tolist() == [((keyed.bits() >> 11) + 0.5) * 2.0**-53 for _ in range(5)]
+    assert _draw_uniform(5, 1, "own").tolist() == [((keyed.bits() >> 11) + 0.5) * 2.0**-53 for _ in range(5)]
 
 
 def test_synthetic_grades_are_skewed_and_documents_in_range() -> None:

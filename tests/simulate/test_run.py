@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from interleaf import ClickError, DataError, RankingError, clicks
-from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased, named
+from interleaf.clicks import Cascade, ClickModel, Independent, Intents, OneClick, PositionBased, find_cascade
 from interleaf.kernels.randomness import bytes_of, key_of
 from interleaf.methods.registry import METHODS
 from interleaf.simulate import Judged, run, sweep, synthetic
@@ -75,7 +75,7 @@ def test_a_batch_of_clicks_is_what_each_person_alone_would_click(stop_needs_clic
     counts = np.array([3, 4, 1])
     names = [key_of(("person", number)) for number in range(3)]
     keys = np.array([np.frombuffer(bytes_of(name), "<u8") for name in names])
-    model = named("informational", 3, stop_needs_click)
+    model = find_cascade("informational", 3, stop_needs_click)
     clicks = model.sample_batch(grades, counts, keys)
     for row, (name, count) in enumerate(zip(names, counts.tolist(), strict=True)):
         documents = list(range(count))

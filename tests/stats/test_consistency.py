@@ -113,7 +113,7 @@ def test_algorithm_3_gives_the_probability_of_all_samples(scores: list[int]) -> 
 def test_ties_are_halved_by_a_coin_or_left_out() -> None:
     curve = Curve((1, 2), (6, 0), (2, 0), repeats=10)
     assert curve.probability == [0.7, 0.5]
-    assert curve.untied == [0.75, None]
+    assert curve.without_ties == [0.75, None]
 
 
 @pytest.mark.parametrize("statistic", ["mean", "median"])

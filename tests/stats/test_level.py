@@ -93,7 +93,7 @@ def test_a_watched_page_keeps_its_level_over_twenty_looks(units: int) -> None:
     runs = 2_000
     sums, counts = world(units, runs, 1.2)
     wrong, planned = np.zeros(runs, bool), np.zeros(runs, bool)
-    fractions = looks.even(20)
+    fractions = looks.space_evenly(20)
     boundaries = looks.obrien_fleming(fractions)
     for fraction, boundary in zip(fractions, boundaries, strict=True):
         so_far = round(units * fraction)

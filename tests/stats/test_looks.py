@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from interleaf import DataError
-from interleaf.stats.looks import crossing, even, obrien_fleming, spending, spent_by
+from interleaf.stats.looks import crossing, obrien_fleming, space_evenly, spending, spent_by
 
 Rule = Callable[[Sequence[float], float], tuple[float, ...]]
 
@@ -19,7 +19,7 @@ Rule = Callable[[Sequence[float], float], tuple[float, ...]]
 )
 def test_the_constants_of_obrien_and_fleming_are_those_in_print(looks: int, constant: float) -> None:
     """As the tables for evenly spaced looks have them, alpha 0.05."""
-    assert obrien_fleming(even(looks))[-1] == pytest.approx(constant, abs=6e-4)
+    assert obrien_fleming(space_evenly(looks))[-1] == pytest.approx(constant, abs=6e-4)
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
@@ -35,21 +35,21 @@ def test_boundaries_are_reached_with_probability_alpha(rule: Rule, fractions: li
 
 @pytest.mark.parametrize(("looks", "constant"), [(2, 2.178), (5, 2.413), (10, 2.555), (20, 2.672)])
 def test_the_constants_of_pocock_are_reached_in_one_of_twenty(looks: int, constant: float) -> None:
-    assert crossing([constant] * looks, even(looks))[-1] == pytest.approx(0.05, abs=1e-4)
+    assert crossing([constant] * looks, space_evenly(looks))[-1] == pytest.approx(0.05, abs=1e-4)
 
 
 def test_boundaries_of_spending_are_those_in_print() -> None:
     """Each side spends 2 - 2 Phi(z_{.0125} / sqrt t): five looks as in the tables of Lan-DeMets boundaries."""
     edge = NormalDist().inv_cdf(1 - 0.0125)
-    spent = [2 * math.erfc(edge / math.sqrt(2 * fraction)) for fraction in even(5)]
-    assert spent_by(spent, even(5)) == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=1e-3)
+    spent = [2 * math.erfc(edge / math.sqrt(2 * fraction)) for fraction in space_evenly(5)]
+    assert spent_by(spent, space_evenly(5)) == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=1e-3)
 
 
 def test_spending_comes_near_obrien_and_fleming_and_spends_all_of_alpha() -> None:
     fractions = (0.1, 0.35, 0.4, 0.8, 1.0)
     assert crossing(spending(fractions), fractions)[-1] == pytest.approx(0.05, abs=1e-8)
     assert crossing(obrien_fleming(fractions), fractions)[-1] == pytest.approx(0.05, abs=1e-8)
-    assert spending(even(5)) == pytest.approx(obrien_fleming(even(5)), rel=0.04)
+    assert spending(space_evenly(5)) == pytest.approx(obrien_fleming(space_evenly(5)), rel=0.04)
     assert spending(fractions[:3]) == pytest.approx(spending(fractions)[:3])  # no later look is known
     assert spending([0.001, 1.0])[0] > 30
 

@@ -140,7 +140,7 @@ def test_a_watched_page_keeps_its_claim() -> None:
 def test_a_plan_says_what_it_is() -> None:
     assert str(units_needed(0.02, KNOWN)) == (
         "You need 9,426 people (about 5,656 with an event, and about 23,565 impressions with an event) to detect a "
-        "preference of 0.02 with 80% power at 95% confidence."
+        "preference of 0.02 with 80 % power at 95 % confidence."
     )
 
 

@@ -43,7 +43,9 @@ def test_each_reason_to_keep_an_event_apart(store: SqlStore) -> None:
     assert fates == list(events)
     belongs = [reason for reason in events if reason not in (EventFate.UNKNOWN_IMPRESSION, EventFate.NOT_SHOWN_TO_UNIT)]
     assert store.counts("shop").apart == dict.fromkeys(sorted(belongs), 1)
-    assert store.unplaced() == dict.fromkeys(sorted((EventFate.UNKNOWN_IMPRESSION, EventFate.NOT_SHOWN_TO_UNIT)), 1)
+    assert store.count_unplaced() == dict.fromkeys(
+        sorted((EventFate.UNKNOWN_IMPRESSION, EventFate.NOT_SHOWN_TO_UNIT)), 1
+    )
     assert store.write([], list(events.values()))[1] == [EventFate.REPEATED] * len(events)
     check_sums(store, "shop")
 
@@ -75,10 +77,10 @@ def test_events_wait_for_impressions_that_come_later(store: SqlStore) -> None:
     one, two = impression(settings, 1), impression(settings, 2)
     assert store.write([], [click(one), click(one, 9)])[1] == [EventFate.UNKNOWN_IMPRESSION] * 2
     store.write([two], [])
-    assert store.unplaced() == {EventFate.UNKNOWN_IMPRESSION: 2}
+    assert store.count_unplaced() == {EventFate.UNKNOWN_IMPRESSION: 2}
     store.write([one], [click(one, 2)])
     assert ranks_of(store) == {one.id: [1, 2]}
-    assert store.unplaced() == {}
+    assert store.count_unplaced() == {}
     assert store.counts("shop").apart == {EventFate.RANK_NOT_SHOWN: 1}
     assert store.write([], [click(one)])[1] == [EventFate.REPEATED]
     check_sums(store, "shop")
@@ -96,7 +98,7 @@ def test_an_event_and_its_impression_that_do_not_see_each_other_are_matched_when
     assert ranks_of(store) == {}
     store.fold(START + 20 * SECOND)
     assert ranks_of(store) == {one.id: [1]}
-    assert store.unplaced() == {EventFate.UNKNOWN_IMPRESSION: 1}
+    assert store.count_unplaced() == {EventFate.UNKNOWN_IMPRESSION: 1}
 
 
 @pytest.mark.parametrize("way", ["last_impression", "every_impression", "most_shown"])
@@ -263,7 +265,7 @@ def test_events_of_a_unit_that_come_too_late_are_told_to_the_experiment(store: S
     )[1]
     assert fates == [EventFate.FOLDED, EventFate.LATE, EventFate.EARLY, EventFate.NOT_SHOWN_TO_UNIT]
     assert store.counts("shop").apart == {EventFate.FOLDED: 1, EventFate.LATE: 2, EventFate.EARLY: 1}
-    assert store.unplaced() == {EventFate.NOT_SHOWN_TO_UNIT: 1}
+    assert store.count_unplaced() == {EventFate.NOT_SHOWN_TO_UNIT: 1}
     assert store.counts("other").apart == {}
 
 
@@ -306,9 +308,9 @@ def test_waiting_events_of_two_impressions_and_units_may_have_the_same_id(store:
     )
     store.write([], [replace(named[0], dwell=5.0)])
     store.write(shown[:1], [])
-    assert store.unplaced() == {EventFate.NOT_SHOWN_TO_UNIT: 2, EventFate.UNKNOWN_IMPRESSION: 1}
+    assert store.count_unplaced() == {EventFate.NOT_SHOWN_TO_UNIT: 2, EventFate.UNKNOWN_IMPRESSION: 1}
     store.write(shown[1:], [])
-    assert store.unplaced() == {EventFate.NOT_SHOWN_TO_UNIT: 1}
+    assert store.count_unplaced() == {EventFate.NOT_SHOWN_TO_UNIT: 1}
     events = {row["impression"]: row["events"] for row in store.examples("shop")}
     assert [len(events[one.id]) for one in shown] == [1, 1, 1]
     assert [(events[one.id][0]["dwell"], events[one.id][0]["value"]) for one in shown[:2]] == [(5, 0), (None, 1)]

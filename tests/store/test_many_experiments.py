@@ -125,7 +125,7 @@ def test_fates_of_an_earlier_version_become_codes(
             transaction.change("UPDATE schema_version SET version = ?", place)
     monkeypatch.setattr("interleaf.store.sql_tables.STEPS", STEPS[: place + 1])
     with closing(open_store(address)) as store:
-        assert store.unplaced() == {EventFate.UNKNOWN_IMPRESSION: 1}
+        assert store.count_unplaced() == {EventFate.UNKNOWN_IMPRESSION: 1}
 
 
 def test_an_experiment_is_found_by_its_present_words(store: SqlStore) -> None:  # noqa: F811

@@ -91,7 +91,7 @@ def test_an_event_of_a_unit_that_crosses_its_impression_is_matched_when_it_is_fo
         assert fates == [EventFate.NOT_SHOWN_TO_UNIT, EventFate.LATE, EventFate.NOT_SHOWN_TO_UNIT]
     server_store.fold(one.time + 10 * SECOND)
     assert events_of(server_store) == {old.id: [], one.id: ["e"], two.id: ["f"]}
-    assert (server_store.counts("shop").apart, server_store.unplaced()) == ({}, {EventFate.NOT_SHOWN_TO_UNIT: 1})
+    assert (server_store.counts("shop").apart, server_store.count_unplaced()) == ({}, {EventFate.NOT_SHOWN_TO_UNIT: 1})
     check_sums(server_store, "shop")
 
 
@@ -106,7 +106,7 @@ def test_an_event_that_was_matched_and_folded_meanwhile_is_not_told_again(store:
     with store._database.writing() as transaction:
         Writing(transaction).match(numbers)
     assert events_of(store) == {one.id: [click(one).id]}
-    assert (store.counts("shop").apart, store.unplaced()) == ({}, {})
+    assert (store.counts("shop").apart, store.count_unplaced()) == ({}, {})
 
 
 def test_an_event_that_was_put_in_before_it_was_looked_for_again_is_repeated(store: SqlStore) -> None:

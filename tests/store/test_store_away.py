@@ -309,6 +309,6 @@ def test_events_of_an_older_store_are_still_known_after_the_upgrade(
     events = {row["impression"]: row["events"] for row in store.examples("shop")}
     assert [(one["event"], one["dwell"]) for one in events[one.id]] == [(event.id, 5)]
     assert [one["event"] for one in events["later"]] == ["early"]
-    assert store.unplaced() == {}
+    assert store.count_unplaced() == {}
     assert [one.settings.name for one in store.experiments(Search("ann"))] == ["shop"]
     store.close()

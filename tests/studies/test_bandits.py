@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interleaf.clicks import named
+from interleaf.clicks import find_cascade
 from interleaf.dueling_bandits import ALGORITHMS, DuelingBandit
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
@@ -75,7 +75,7 @@ def three_documents() -> Judged:
 
 def exact_shares(data: Judged, rankings: Array, first: int, later: int, people: str) -> tuple[Fraction, Fraction]:
     """P(the first ranker wins) and P(it loses), over all queries, lists and clicks."""
-    shares, model = [Fraction(0), Fraction(0)], named(people, 3)
+    shares, model = [Fraction(0), Fraction(0)], find_cascade(people, 3)
     click, stop = ([Fraction(str(share)) for share in table] for table in (model.click, model.stop))
     for query in range(len(data)):
         two, grades = rankings[query, [first, later]].tolist(), data.grades[data.rows(query)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interleaf.clicks import named
+from interleaf.clicks import find_cascade
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, Impression
@@ -188,7 +188,7 @@ def test_a_stream_is_the_same_in_whatever_pieces_and_skips_what_nobody_clicked()
     (rules,) = (rules for rules in RULES_BY_LISTS if rules[0].label == "TD")
 
     def stream() -> Stream:
-        noisy = named("informational", grades=3)
+        noisy = find_cascade("informational", grades=3)
         return Stream(Meeting(rankings, (0, 1), rules, noisy), rankings.clickable(noisy), "stream")
 
     pieces, whole = stream(), stream().take(CHUNK + 700)
@@ -225,9 +225,9 @@ def test_settled_is_from_where_on_the_share_stays() -> None:
 
 
 def test_the_realistic_people_of_five_grades_are_those_of_the_click_table() -> None:
-    assert tuple(realistic(5).click) == named("realistic").click
-    assert tuple(realistic(5).stop) == pytest.approx(named("realistic").stop)
-    assert tuple(realistic(3).click) == named("realistic", 3).click
+    assert tuple(realistic(5).click) == find_cascade("realistic").click
+    assert tuple(realistic(5).stop) == pytest.approx(find_cascade("realistic").stop)
+    assert tuple(realistic(3).click) == find_cascade("realistic", 3).click
     assert realistic(4).click == pytest.approx([0.05, 0.05 * 16 ** (1 / 3), 0.05 * 16 ** (2 / 3), 0.8])
 
 

@@ -77,32 +77,32 @@ EVERY_SPEC = tuple(chain.from_iterable(specs_of(name, TAUS) for name in COMPARIN
 
 
 @st.composite
-def rankings(draw: st.DrawFn, most_rankers: int = 4, most_documents: int = 4) -> Rankings:
+def rankings(draw: st.DrawFn, max_rankers: int = 4, max_documents: int = 4) -> Rankings:
     """Two rankings or more, of unequal lengths, with documents in common or not; all but one may be empty."""
-    documents = "abcdefgh"[: draw(st.integers(1, most_documents))]
+    documents = "abcdefgh"[: draw(st.integers(1, max_documents))]
     one = st.lists(st.sampled_from(documents), max_size=len(documents), unique=True).map(tuple)
-    return tuple(draw(st.lists(one, min_size=2, max_size=most_rankers).filter(any)))
+    return tuple(draw(st.lists(one, min_size=2, max_size=max_rankers).filter(any)))
 
 
 @st.composite
-def worlds(draw: st.DrawFn, most_rankers: int = 4, most_documents: int = 4) -> World:
+def worlds(draw: st.DrawFn, max_rankers: int = 4, max_documents: int = 4) -> World:
     """Rankings, and a cut from 1 to more than there is to show."""
-    return World(draw(rankings(most_rankers, most_documents)), draw(st.integers(1, most_documents + 2)))
+    return World(draw(rankings(max_rankers, max_documents)), draw(st.integers(1, max_documents + 2)))
 
 
-def worlds_for(spec: str, most_rankers: int = 4, most_documents: int = 4) -> st.SearchStrategy[World]:
+def worlds_for(spec: str, max_rankers: int = 4, max_documents: int = 4) -> st.SearchStrategy[World]:
     """Worlds with as many rankers as the spec takes."""
     chosen = resolve(spec)
-    return worlds(chosen.rankers[1] or most_rankers, most_documents)
+    return worlds(chosen.rankers[1] or max_rankers, max_documents)
 
 
 @st.composite
 def spec_and_world(
-    draw: st.DrawFn, specs: Sequence[str] = EVERY_SPEC, most_rankers: int = 4, most_documents: int = 5
+    draw: st.DrawFn, specs: Sequence[str] = EVERY_SPEC, max_rankers: int = 4, max_documents: int = 5
 ) -> tuple[str, World]:
     """A spec, and a world it can work in."""
     spec = draw(st.sampled_from(specs))
-    return spec, draw(worlds_for(spec, most_rankers, most_documents))
+    return spec, draw(worlds_for(spec, max_rankers, max_documents))
 
 
 def click_sets(count: int) -> Iterator[Clicks]:

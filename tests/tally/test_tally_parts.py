@@ -193,7 +193,7 @@ def test_units_in_the_order_of_another_table_find_their_places_at_once() -> None
     hashes = np.random.default_rng(1).integers(1, 2**63, 60_000, np.uint64)
     part, total = UnitSums(1), UnitSums(1)
     part.add(hashes, 0, np.arange(60_000), np.ones(60_000, np.bool_), np.ones((60_000, 1)))
-    found, rows = part.unordered
+    found, rows = part.entries
     total.merge(0, found, rows)
     assert len(total._keys) == len(part._keys)
     assert held(total) == held(part)

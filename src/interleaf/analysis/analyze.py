@@ -74,8 +74,8 @@ def check_tables(log: Any, tables: TwoTables, options: LogOptions) -> None:
     if has_events and not has_impressions:
         problems.append(DataError("a table of events is given without impressions; give the table of impressions, too"))
     if not has_impressions:
-        given = {"map": tables.map, "rankers": tables.rankers, "ordinals": tables.ordinals is not None}
-        names = [name for name, value in given.items() if value]
+        settings = {"map": tables.map, "rankers": tables.rankers, "ordinals": tables.ordinals is not None}
+        names = [name for name, value in settings.items() if value]
         problems += [DataError(f"{name} is for impressions and events; leave it out with a log") for name in names]
     elif options.engine == SPARK:
         problems.append(

@@ -24,7 +24,7 @@ from interleaf.execution.options import LogOptions
 from interleaf.interleaving.rankings import check_k
 from interleaf.methods.registry import DEFAULT, METHODS, ResolvedMethod, resolve
 from interleaf.report.weights import MIN_LIMIT
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 if TYPE_CHECKING:
     from interleaf.click_value.learned_credit import LearnedCredit
@@ -105,14 +105,15 @@ class MethodPlans:
             f"; personal preferences have a standard deviation of {self.taste_spread:.2g}" if self.taste_spread else ""
         )
         head = (
-            f"People needed to show that people prefer {second}, if its own list would get {self.lift:+.1%} clicks "
-            f"against {first}, with a power of {self.power:.0%} at a confidence of {self.confidence:.4g}:"
+            f"People needed to show that people prefer {second}, if its own list would get "
+            f"{percent(self.lift, 1, signed=True)} clicks "
+            f"against {first}, with a power of {percent(self.power, 0)} at a confidence of {self.confidence:.4g}:"
         )
         lines = [head, "", str(self.table()), ""]
         marked = "the method and scheme of the log" if self.is_log else "the method and scheme to compare with"
         lines += [
             f"* {marked}. People: who come, for one look at the end; watched: if you check repeatedly and stop early.",
-            f"In {self.identical:.0%} of impressions both rankings have the same top results; these give no "
+            f"In {percent(self.identical, 0)} of impressions both rankings have the same top results; these give no "
             "information.",
             f"Assumptions: clicks per rank are {clicks}; the higher {second} ranks a document compared with {first}, "
             f"the more it is clicked{tastes}.",

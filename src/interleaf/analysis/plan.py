@@ -15,6 +15,7 @@ from interleaf.execution.options import LogOptions
 from interleaf.kernels.arrays import Array
 from interleaf.stats import power as powers
 from interleaf.stats.power import MIN_EFFECTIVE, Pilot, Plan
+from interleaf.tables import percent
 
 if TYPE_CHECKING:
     from interleaf.click_value.learned_credit import LearnedCredit
@@ -61,7 +62,7 @@ class Planned:
             )
         lines.append(
             "That is for one look at the end. If you check repeatedly and stop early, it takes "
-            f"{self.watched_units:,} people for a power of {self.watched_power:.0%}; "
+            f"{self.watched_units:,} people for a power of {percent(self.watched_power, 0)}; "
             f"plan until {self.watched_units_with_event:,} of them have an event "
             f"(--planned-units {self.watched_units_with_event})."
         )
@@ -69,11 +70,12 @@ class Planned:
             why = "The pilot is small" if self.small else "A pilot only estimates how much people differ"
             lines.append(
                 f"{why}: if its variance were known, it could take {plan.min_units:,} to {plan.max_units:,} people "
-                "(80% of cases)."
+                "(80 % of cases)."
             )
         lines.append(
-            f"Based on {self.pilot}: a variance of {plan.variance:.4g} and {plan.impressions_per_unit:.4g} impressions "
-            "with an event for each person who comes."
+            f"Based on {self.pilot}: each person who comes makes {plan.impressions_per_unit:.4g} impressions with an "
+            f"event on average, and the score of n such people has a variance of {plan.variance:.4g} / n. (--variance "
+            "is that of the score of one impression.)"
         )
         return "\n".join(lines)
 

@@ -120,7 +120,7 @@ class RankedClicks:
             read &= ~(clicked & (chance.random(len(leans)) < self.stops[rank]))
         return clicks, ratios
 
-    def expected(self, leans: Array, counts: Array, tilts: Array) -> Array:
+    def compute_mean_clicks(self, leans: Array, counts: Array, tilts: Array) -> Array:
         """The mean number of clicks on each list."""
         means, read = np.zeros(len(leans)), np.ones(len(leans))
         for rank, plain in enumerate(self.chances):
@@ -305,7 +305,7 @@ class LoggedPages:
         rankings, are_complete = rankings_of_ranks(ranks, unshown, decoded.counts)
         keep = decoded.has["ranks"] & decoded.has["unshown_ranks"] & (decoded.counts > 0) & are_complete
         self.rows, self.usable = self.rows + len(keep), self.usable + int(keep.sum())
-        part = decoded.unit, rankings, decoded.counts, leans_of(ranks, decoded.counts), decoded.clicked
+        part = decoded.unit, rankings, decoded.counts, leans_of(ranks, decoded.counts), decoded.is_clicked
         self._append(tuple(values[keep] for values in part))
 
     def merge(self, other: LoggedPages) -> None:

@@ -25,6 +25,7 @@ from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import scheme_of
 from interleaf.simulate.rankers import generator_of
 from interleaf.stats.power import Pilot, units_needed
+from interleaf.tables import percent
 
 MAX_TILT, STEPS = 8.0, 12
 NODES = 7  # of the Gauss-Hermite quadrature over tastes
@@ -104,8 +105,9 @@ class TiltedWorld:
                 return float(brentq(excess, before, after, xtol=1e-5))
             most = value if abs(value) < abs(most) else most
         raise DataError(
-            f"a lift of {self.lift:+.1%} cannot be planned for: however much better the documents are that the second "
-            f"ranker puts higher, these people click at most {most + self.lift:+.1%} more; give a smaller lift"
+            f"a lift of {percent(self.lift, 1, signed=True)} cannot be planned for: however much better the "
+            "documents are that the second ranker puts higher, these people click at most "
+            f"{percent(most + self.lift, 1, signed=True)} more; give a smaller lift"
         )
 
     def clicks_alone(self, ranker: int, tilt: float) -> float:
@@ -113,7 +115,7 @@ class TiltedWorld:
         spread, (leans, sizes) = self.traffic.taste_spread, self._own[ranker]
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES if spread else 1)
         tilts = [np.full(len(leans), tilt + node * spread) for node in nodes]
-        means = [self.traffic.clicks.expected(leans, sizes, some).mean() for some in tilts]
+        means = [self.traffic.clicks.compute_mean_clicks(leans, sizes, some).mean() for some in tilts]
         return float(np.array(means) @ weights / weights.sum())
 
     def people(self, number: int, chance: np.random.Generator) -> tuple[Array, Array, Array]:

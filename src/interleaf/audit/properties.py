@@ -45,13 +45,13 @@ NO_SCHEME = PropertyVerdict(None, 0, note="the method compares nothing")
 
 def find_unfair_lift(world: SmallWorld, enumeration: Enumeration) -> Iterator[Counterexample | None]:
     """For a click at each rank, whether the expected value is the same for all rankers: values of clicks add up."""
-    values = {shown: _click_values(enumeration, shown) for shown in enumeration.credited}
+    values = {shown: _click_values(enumeration, shown) for shown in enumeration.lists_for_credit}
     for place in range(max(len(documents) for documents, _ in values)):
         case = None
         for one, other in combinations(range(len(world.rankings)), 2):
             gaps = {shown: clicks[place][one] - clicks[place][other] for shown, clicks in values.items()}
-            lines = tuple(ListLine(shown, enumeration.credited[shown], gap) for shown, gap in gaps.items())
-            expected = sum((enumeration.credited[shown] * gap for shown, gap in gaps.items()), Fraction(0))
+            lines = tuple(ListLine(shown, enumeration.lists_for_credit[shown], gap) for shown, gap in gaps.items())
+            expected = sum((enumeration.lists_for_credit[shown] * gap for shown, gap in gaps.items()), Fraction(0))
             if case is None and expected != 0:
                 pair = f"{letter(one)} over {letter(other)}"
                 case = Counterexample(
@@ -67,12 +67,12 @@ def find_unfaithful_lift(world: SmallWorld, enumeration: Enumeration) -> Iterato
     """For each document that is clicked whenever people look at it, whether the expected value for each ranker is the
     clicks on its own list. Other ways to click by rank and document are mixtures of these.
     """
-    values = {shown: _click_values(enumeration, shown) for shown in enumeration.credited}
+    values = {shown: _click_values(enumeration, shown) for shown in enumeration.lists_for_credit}
     for document in world.documents:
         case = None
         for ranker, ranking in enumerate(world.rankings):
             lines, own = [], Fraction(0)
-            for (documents, teams), probability in enumeration.credited.items():
+            for (documents, teams), probability in enumeration.lists_for_credit.items():
                 place = documents.index(document) if document in documents else None
                 worth = Fraction(0)
                 if place is not None:
@@ -263,10 +263,12 @@ def _find_other_mean(world: SmallWorld, enumeration: Enumeration, scheme: Scheme
     for (what, clicks), lists in cases.items():
         case = None
         for one, other in combinations(range(len(world.rankings)), 2):
-            drawn = [enumeration.preference(shown, clicks, plain_scheme)[one, other] for shown, _ in lists]
+            by_owners = [enumeration.preference(shown, clicks, plain_scheme)[one, other] for shown, _ in lists]
             averaged = [enumeration.preference(shown, clicks, scheme)[one, other] for shown, _ in lists]
-            mean, its_mean = (sum(p * v for (_, p), v in zip(lists, some, strict=True)) for some in (drawn, averaged))
-            more = sum(p * (a * a - d * d) for (_, p), a, d in zip(lists, averaged, drawn, strict=True))
+            mean, its_mean = (
+                sum(p * v for (_, p), v in zip(lists, some, strict=True)) for some in (by_owners, averaged)
+            )
+            more = sum(p * (a * a - d * d) for (_, p), a, d in zip(lists, averaged, by_owners, strict=True))
             if case is None and (mean != its_mean or more > 0):
                 lines = tuple(ListLine(shown, p, value) for (shown, p), value in zip(lists, averaged, strict=True))
                 conclusion = f"mean {its_mean}, that of the drawn owners {mean}; mean square larger by {more}"
@@ -295,8 +297,8 @@ def _find_unreachable(world: SmallWorld, enumeration: Enumeration) -> Iterator[C
 
 def _find_unfair(world: SmallWorld, enumeration: Enumeration, scheme: Scheme) -> Iterator[Counterexample | None]:
     """For each length of list and each pattern of clicks, whether the expected preference is zero for every pair."""
-    for length in sorted({len(documents) for documents, _ in enumeration.credited}):
-        lists = {s: p for s, p in enumeration.credited.items() if len(s[0]) == length}
+    for length in sorted({len(documents) for documents, _ in enumeration.lists_for_credit}):
+        lists = {s: p for s, p in enumeration.lists_for_credit.items() if len(s[0]) == length}
         for size in range(1, length + 1):
             for clicks in combinations(range(1, length + 1), size):
                 yield _check_pattern(world, enumeration, lists, clicks, scheme)
@@ -317,7 +319,7 @@ def _check_pattern(
                 ListLine(s, p, enumeration.preference(s, clicks, scheme)[one, other]) for s, p in lists.items()
             )
             relaxed = " (fairness was relaxed)" if enumeration.relaxed else ""
-            if len(lists) < len(enumeration.credited):
+            if len(lists) < len(enumeration.lists_for_credit):
                 where += f", on lists of {len(lines[0].shown[0])}"
             return Counterexample(
                 world, f"{where}\neach list, and what {scheme.name} says of {pair}:", lines,
@@ -353,7 +355,7 @@ def _check_winner(
             continue
         lines = tuple(
             ListLine(shown, probability, enumeration.on_list(shown, patterns(shown[0]), scheme, winner, loser))
-            for shown, probability in enumeration.credited.items()
+            for shown, probability in enumeration.lists_for_credit.items()
         )
         expected = sum(line.probability * line.preference for line in lines if line.preference)
         if not expected > 0:

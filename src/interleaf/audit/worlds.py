@@ -87,7 +87,7 @@ class Enumeration:
         return lists
 
     @cached_property
-    def credited(self) -> Mapping[Shown, Fraction]:
+    def lists_for_credit(self) -> Mapping[Shown, Fraction]:
         """The same lists, without their teams if credit does not depend on them."""
         if "teams" in self.chosen.method.needs:
             return self.shown
@@ -123,7 +123,7 @@ class Enumeration:
     ) -> Array:
         """The expected preference matrix when `patterns(documents)` is the distribution of clicks on a list."""
         total = np.full((len(self.problem.rankers),) * 2, Fraction(0))
-        for shown, probability in self.credited.items():
+        for shown, probability in self.lists_for_credit.items():
             for clicks, weight in patterns(shown[0]).items():
                 if clicks:
                     total += probability * weight * self.preference(shown, clicks, scheme)

@@ -23,7 +23,7 @@ from interleaf.log.schema import INTERLEAVED
 from interleaf.methods.registry import resolve
 from interleaf.stable_codes import Code, Note
 from interleaf.stats.compare import Estimate, significance
-from interleaf.tables import Cell, Table, escape, one_line
+from interleaf.tables import Cell, Table, escape, one_line, percent
 
 MAX_TITLE = 48
 
@@ -127,8 +127,8 @@ class CaptionCode(Code):
     EXPLAINED = "explained", "explained"
     REVERSED = "reversed", "reversed"
     HIDDEN = "hidden", "hidden"
-    UNKNOWN = "unknown", "cannot be told"
-    NEEDS_JUDGMENTS = "needs_judgments", "cannot be told"
+    UNKNOWN = "unknown", "unknown"
+    NEEDS_JUDGMENTS = "needs_judgments", "needs judgments"
 
 
 NONE, STANDS, PARTLY, EXPLAINED, REVERSED, HIDDEN, UNKNOWN, NEEDS_JUDGMENTS = CaptionCode
@@ -193,7 +193,7 @@ def _words(rescored: Rescored, was: float, now: float) -> dict[str, str]:
         "later": rescored.first if now > 0 else rescored.second,
         "before": f"{centre_score(was):.4f}",
         "after": f"{centre_score(now):.4f}",
-        "share": f"{1 - now / was:.0%}" if was else "nothing",
+        "share": percent(1 - now / was, 0) if was else "nothing",
     }
 
 
@@ -226,7 +226,7 @@ class CaptionNote(Code):
     )
     FEW_JUDGED = (
         "few_judged",
-        "Only {:.0%} of the results are judged. For the others the effects of captions and of relevance cannot be "
+        "Only {} of the results are judged. For the others the effects of captions and of relevance cannot be "
         "separated, and a true preference may partly be mistaken for caption bias.",
     )
     NO_WEIGHTS = (
@@ -286,9 +286,9 @@ class CaptionReport:
             CaptionNote.SEPARATED: self.model.separated,
             CaptionNote.NONE_HELD_OUT: not self._held_out,
         }
-        found = [code.note(share) for code, applies in notes.items() if applies]
-        found += [CaptionNote.NOT_USED.note(text_of(reason), count) for reason, count in self.dropped.items()]
-        return (*found, *([CaptionNote.NOT_SCORED.note(self.others)] if self.others > 0 else []))
+        limits = [code.note(percent(share, 0)) for code, applies in notes.items() if applies]
+        limits += [CaptionNote.NOT_USED.note(text_of(reason), count) for reason, count in self.dropped.items()]
+        return (*limits, *([CaptionNote.NOT_SCORED.note(self.others)] if self.others > 0 else []))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -322,7 +322,7 @@ class CaptionReport:
             scores = [_score(score) for score in (one.plain, one.weighted[PROBABILITY], one.weighted[ODDS])]
             rows.append((f"{one.first} over {one.second}", one.method, *scores, judged.kind.text))
         columns = ("pair", "scored by", "as clicked", "captions alike", "1/exp(W X)", f"verdict, by {self.weights}")
-        title = f"Scores around .5, with {self.confidence:.0%} intervals"
+        title = f"Scores around .5, with {percent(self.confidence)} intervals"
         return Table("scores", title, columns, tuple(rows), right=columns[2:5])
 
     def weight_table(self) -> Table:
@@ -379,7 +379,7 @@ class CaptionReport:
 
     @property
     def _basis(self) -> str:
-        share = f"{self.judged / self.results:.0%}" if self.results else "none"
+        share = percent(self.judged / self.results, 0) if self.results else "none"
         return f"{self.impressions:,} impressions, {self.results:,} results ({share} judged), {self.clicks:,} clicked"
 
     def __str__(self) -> str:

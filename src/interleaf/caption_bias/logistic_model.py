@@ -53,7 +53,7 @@ class Fit(NamedTuple):
     diverging: Array
 
     @property
-    def separated(self) -> bool:
+    def is_separated(self) -> bool:
         """Whether some feature separates clicks from no clicks perfectly."""
         return bool(self.diverging.any())
 

@@ -64,7 +64,7 @@ class ShownResults:
         self.page = np.repeat(np.arange(len(decoded.rows)), self.counts)
         self.place = np.arange(len(self.page)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
         self.measures = measures[self._inside(captions) - int(captions.offsets[0])]
-        self.clicked = decoded.clicked[self.page, self.place]
+        self.clicked = decoded.is_clicked[self.page, self.place]
         self.bucket = buckets.buckets(decoded.unit)[self.page]
 
     def _inside(self, lists: ListColumn) -> Array:

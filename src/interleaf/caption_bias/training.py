@@ -232,7 +232,7 @@ def train_one(
         patterns=len(patterns.rows),
         log_likelihood=chosen.log_likelihood,
         dropped=dropped,
-        separated=chosen.separated,
+        separated=chosen.is_separated,
     )
 
 
@@ -389,14 +389,14 @@ class Preferences(MergeableSums):
 
 
 def _pairs(
-    query: Array, document: Array, clicks: Array, least_unit: Array, most_unit: Array, grade: Array
+    query: Array, document: Array, clicks: Array, min_unit: Array, max_unit: Array, grade: Array
 ) -> tuple[Array, Array]:
     """The better and the worse judged of each query's two most clicked results, if different units clicked them."""
     order = np.lexsort((document, -clicks, query))
     starts = np.flatnonzero(np.r_[True, np.diff(query[order].astype(np.uint64)) != 0]) if len(order) else order
     starts = starts[np.diff(np.r_[starts, len(order)]) > 1]
     one, other = order[starts], order[starts + 1]
-    same_person = (least_unit[one] == most_unit[other]) & (most_unit[one] == least_unit[other])
+    same_person = (min_unit[one] == max_unit[other]) & (max_unit[one] == min_unit[other])
     differ = (grade[one] != grade[other]) & ~same_person
     one, other = one[differ], other[differ]
     is_better = grade[one] > grade[other]

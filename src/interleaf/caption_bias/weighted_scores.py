@@ -237,7 +237,7 @@ class WeightedScores:
         entry = max(self._sums, key=lambda one: (one.version, self._size(one), one))
         first, second = pairs(len(entry.rankers))
         return tuple(
-            self._rescored(entry.rankers[one], entry.rankers[other], method, sums, pair, confidence)
+            self._rescore(entry.rankers[one], entry.rankers[other], method, sums, pair, confidence)
             for pair, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
             for method, sums in self._sums[entry].items()
         )
@@ -251,7 +251,7 @@ class WeightedScores:
     def _size(self, entry: ScoreKey) -> int:
         return max(sums.impressions for sums in self._sums[entry].values())
 
-    def _rescored(
+    def _rescore(
         self, first: str, second: str, method: str, sums: _ScoreSums, pair: int, confidence: float
     ) -> Rescored:
         estimates, change = {}, {}

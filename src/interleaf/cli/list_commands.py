@@ -109,14 +109,14 @@ def interleave_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_interleave(options: argparse.Namespace) -> None:
-    """Mix rankings into one list; reads JSON from standard input.
+    """Mix rankings into one list; reads from standard input a JSON object with a list of documents for each ranker.
 
     echo '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}' | interleaf interleave --key user-7
     """
     resolve(options.method)
     check_k(options.k)
     fixed = as_map("--fixed", options.fixed)
-    rankings = _read_json(RankingError)
+    rankings = _check_shape(_read_json(RankingError))
     parts = options.key or [None]
     key = tuple(parts) if len(parts) > 1 else parts[0]
     shown = interleave(rankings, options.method, options.k, key, fixed=fixed or None)
@@ -127,6 +127,16 @@ def credit_options(parser: argparse.ArgumentParser) -> None:
     """Options of `interleaf credit`."""
     parser.add_argument("--clicks", nargs="*", type=int, default=[], metavar="RANK", help="clicked ranks; 1 is the top")
     parser.add_argument("--scheme", help="how clicks become a score (default: depends on the method)")
+
+
+def _check_shape(rankings: Any) -> Any:
+    """Refuse an object whose rankings are objects, or lists of anything but documents."""
+    lists = rankings.values() if isinstance(rankings, dict) else ()
+    inner = (one for ranking in lists for one in (ranking if isinstance(ranking, list) else [ranking]))
+    if any(isinstance(one, list | dict) for one in inner):
+        example = '{"production": ["d4", "d1"], "candidate": ["d1", "d9"]}'
+        raise RankingError(f"standard input must be a JSON object with a list of documents for each ranker: {example}")
+    return rankings
 
 
 def run_credit(options: argparse.Namespace) -> None:

@@ -37,9 +37,10 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser)
     add("--control", help="ranker that the others are compared with")
     add_confidence(parser)
-    add("--planned-units", type=int, metavar="N", help="planned number of users; the anytime interval is tuned to it")
-    margin = "smallest preference that matters (default: 0.01); alike: the interval is within plus or minus this"
-    add("--margin", type=float, default=argparse.SUPPRESS, help=margin)
+    planned = "planned number of users, at which the anytime interval is narrowest"
+    add("--planned-units", type=int, metavar="N", help=planned)
+    margin = "smallest preference that matters (default: 0.01): rankers are alike if the interval is between -X and X"
+    add("--margin", type=float, default=argparse.SUPPRESS, metavar="X", help=margin)
     cap = "with --values: largest total value of a user that counts (default: the 99th percentile)"
     add("--cap", type=float, metavar="VALUE", help=cap)
     others = "if this is a secondary metric: how many there are; intervals are corrected for all (Bonferroni)"
@@ -60,7 +61,7 @@ def analyze_options(parser: argparse.ArgumentParser) -> None:
         metavar="ARM=SHARE",
         help="planned shares of users in A/B arms, such as A=0.6 B=0.4 (default: equal shares)",
     )
-    start = "for logs of mode choose: all rankers of the experiment, also those never shown (default: those in the log)"
+    start = "for an experiment in the mode choose: all its rankers, also those never shown (default: those in the log)"
     add("--start-rankers", nargs="+", default=(), metavar="NAME", help=start)
     add_output_options(parser, "text", "json", "markdown", "html", "tally")
     add("--strict", action="store_true", help="exit with status 1 if a health check failed or a guardrail is broken")
@@ -142,7 +143,7 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
     add("--units", type=int, help="number of users: compute the effect that they detect, or with --effect the power")
     add("--power", type=float, default=0.8, help="probability to detect the effect")
     add_confidence(parser)
-    add("--variance", type=float, default=0.5, help="without a log: variance of an impression's score")
+    add("--variance", type=float, default=0.5, help="without a log: variance of the score of one impression")
     add("--correlation", type=float, default=0.0, help="without a log: correlation between the scores of one user")
     each = "without a log: mean number of impressions with an event, over users who have an event"
     add("--impressions-per-unit", type=float, default=1.0, help=each)
@@ -162,7 +163,7 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> None:
-    """Compute how many users an experiment needs, from a pilot log or from numbers; --lift: with each method.
+    """Compute how many users an experiment needs, from a pilot log or from numbers; with --lift, compare all methods.
 
     interleaf plan --effect 0.02 --impressions-per-unit 3 --correlation 0.1
     """
@@ -221,7 +222,8 @@ def learn_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--groups",
         metavar="TEXT",
-        help="cross-validate by name prefix: names that agree up to TEXT, such as /, are held out together",
+        help="experiments whose names have the same beginning, up to TEXT such as /, are left out together in "
+        "cross-validation",
     )
     add("--folds", type=int, default=16, help="folds of users, to score these experiments without overfitting; 0: none")
     add_confidence(parser)

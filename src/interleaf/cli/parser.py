@@ -76,15 +76,15 @@ class Parser(argparse.ArgumentParser):
         option = words[0].partition("=")[0] if words else ""
         is_known = any(name.startswith(option) for name in self._option_string_actions)
         if self._subparsers is not None and option.startswith("--") and not is_known:
-            self.error("; ".join(self._unknown(words[:1])))  # argparse would only say that the verb is missing
+            self.error("; ".join(self._describe_unknown(words[:1])))  # argparse would only say that the verb is missing
         parsed, unknown = super().parse_known_args(args, namespace)
-        problems = [*self._problems, *(self._unknown(unknown) if unknown else ())]
+        problems = [*self._problems, *(self._describe_unknown(unknown) if unknown else ())]
         if problems:
             self._problems = []
             self.error("; ".join(problems))
         return parsed, unknown
 
-    def _unknown(self, words: Sequence[str]) -> Iterator[str]:
+    def _describe_unknown(self, words: Sequence[str]) -> Iterator[str]:
         options = [word.partition("=")[0] for word in words if word.startswith("-")]
         for option in options:
             yield f"there is no option {option}{did_you_mean(option, self._option_string_actions)}"

@@ -217,10 +217,10 @@ class CaptionWeights:
 
     def of(self, decoded: Decoded) -> Array:
         """`[row, position]`; 1 if a row does not have a caption for each document."""
-        weights = np.ones(decoded.clicked.shape)
-        if self._measured is None:
+        weights = np.ones(decoded.is_clicked.shape)
+        if self._measures is None:
             return weights
-        offsets, measures = self._measured
+        offsets, measures = self._measures
         whole = np.flatnonzero(np.diff(offsets)[decoded.rows] == decoded.counts)
         counts = decoded.counts[whole]
         rows = np.repeat(whole, counts)
@@ -231,7 +231,7 @@ class CaptionWeights:
         return weights
 
     @cached_property
-    def _measured(self) -> tuple[Array, Array] | None:
+    def _measures(self) -> tuple[Array, Array] | None:
         """Where the captions of each row start, and the measures of all captions; None if there is no caption."""
         array = None if self.batch is None else column(self.batch, COLUMN)
         if array is None:
@@ -267,7 +267,7 @@ def credit_clicks(
 
     Clicks are sorted by page, time and rank; credit is divided as in Eq. 14.
     """
-    clicked = decoded.clicked
+    clicked = decoded.is_clicked
     pages, positions = np.nonzero(clicked)
     shares, number = shares_by_click(decoded.impressions, decoded.counts, clicked, chosen, scheme)
     seconds = decoded.clicks.seconds[pages, positions]

@@ -337,7 +337,7 @@ class HeldOutExperiment:
         return self.learned / self.equal if self.learned is not None and self.equal else None
 
     @property
-    def flipped(self) -> bool:
+    def is_flipped(self) -> bool:
         """Whether learned credit contradicts a decision of equal credit."""
         return self.decided and self.relative is not None and self.relative < 0
 

@@ -35,7 +35,7 @@ from interleaf.methods.registry import ResolvedMethod
 from interleaf.methods.schemes import CROSS_FITTED, LEARNED, Scheme
 from interleaf.stable_codes import Note
 from interleaf.stats.compare import Interval
-from interleaf.tables import Cell, Table
+from interleaf.tables import Cell, Table, percent
 
 KIND, VERSION = "interleaf learned credit", 1
 
@@ -233,9 +233,9 @@ class LearningResult:
         return sum(value > 1 for value in self.relative)
 
     @property
-    def flipped(self) -> int:
+    def flips(self) -> int:
         """The number of experiments that equal credit decides, and learned credit decides the other way."""
-        return sum(one.flipped for one in self.held_out)
+        return sum(one.is_flipped for one in self.held_out)
 
     @property
     def sentence(self) -> str:
@@ -246,7 +246,7 @@ class LearningResult:
         return (
             f"On experiments that it was not learned from, learned credit has {middle:.2f} times the z-score of equal "
             f"credit (the median; {self.better} of {len(self.relative)} are decided more clearly, "
-            f"{self.flipped or 'none'} of the decided ones the other way): the same certainty takes {middle**-2:.2f} "
+            f"{self.flips or 'none'} of the decided ones the other way): the same certainty takes {middle**-2:.2f} "
             "times the pages."
         )
 
@@ -290,7 +290,7 @@ class LearningResult:
 
     @property
     def _level(self) -> str:
-        return f"{self.confidence:.0%} interval"
+        return f"{percent(self.confidence)} interval"
 
     def __str__(self) -> str:
         return "\n\n".join([self.sentence, *map(str, self.tables(MAX_PRINTED)), *self._remarks])
@@ -307,11 +307,11 @@ class LearningResult:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        held_out = [asdict(one) | {"relative": one.relative, "flipped": one.flipped} for one in self.held_out]
+        held_out = [asdict(one) | {"relative": one.relative, "flipped": one.is_flipped} for one in self.held_out]
         return {
             "median_relative": self.median_relative,
             "better": self.better,
-            "flipped": self.flipped,
+            "flipped": self.flips,
             "credit": self.credit.to_dict(),
             "weights": [asdict(one) for one in self.weights],
             "worths": [asdict(one) for one in self.worths],

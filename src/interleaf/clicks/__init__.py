@@ -12,7 +12,7 @@ from interleaf.clicks.click_models import (
     Intents,
     OneClick,
     PositionBased,
-    named,
+    find_cascade,
     scale_of,
 )
 
@@ -25,6 +25,6 @@ __all__ = [  # noqa: RUF022, as `sorted` sorts
     "OneClick",
     "PositionBased",
     "TABLES",
-    "named",
+    "find_cascade",
     "scale_of",
 ]

@@ -368,14 +368,14 @@ TABLES = (
 )
 
 
-def named(
+def find_cascade(
     name: str, grades: int = 5, stop_needs_click: bool = True, judged: Mapping[Any, int] | None = None
 ) -> Cascade:
     """The cascade with this name; `judged` gives documents their grades.
 
     The name may be a spec that sets `grades` and `stop_needs_click`: what it sets wins over the arguments.
 
-    >>> named("navigational(grades=3)", judged={"good": 2}).click
+    >>> find_cascade("navigational(grades=3)", judged={"good": 2}).click
     (0.05, 0.5, 0.95)
     """
     settings: dict[str, Any] = {"grades": grades, "stop_needs_click": stop_needs_click}
@@ -385,8 +385,8 @@ def named(
         raise ClickError(f"click table: {error}") from error
     for parameter in changed:
         if parameter not in settings:
-            known = suggest(parameter, settings)
-            raise ClickError(f"{name} has no parameter {parameter!r}; a click table knows {known}")
+            names = suggest(parameter, settings)
+            raise ClickError(f"{name} has no parameter {parameter!r}; a click table knows {names}")
     grades, stop_needs_click = (settings | changed).values()
     if type(grades) is not int or grades < 2:
         raise ClickError(f"{name}: the number of grades cannot be {grades!r}; give a whole number from 2 up")
@@ -406,14 +406,15 @@ def _row(name: str, grades: int) -> ClickTable:
     rows = [table for table in TABLES if table.name == name]
     if not rows:
         names = list(dict.fromkeys(table.name for table in TABLES))
-        known = f"known are {join_names(names)}, or build Cascade(click=..., stop=...){did_you_mean(name, names)}"
-        raise ClickError(f"there is no click table {name!r}; {known}")
+        remedy = f"known are {join_names(names)}, or build Cascade(click=..., stop=...){did_you_mean(name, names)}"
+        raise ClickError(f"there is no click table {name!r}; {remedy}")
     for table in rows:
         if table.grades in (None, grades):
             return table
-    known = join_names(sorted(table.grades or 0 for table in rows))
+    table_grades = join_names(sorted(table.grades or 0 for table in rows))
     raise ClickError(
-        f"the click table {name!r} is for {known} grades, not {grades}; build Cascade(click=..., stop=...) for others"
+        f"the click table {name!r} is for {table_grades} grades, not {grades}; "
+        "build Cascade(click=..., stop=...) for others"
     )
 
 

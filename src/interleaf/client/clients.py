@@ -121,7 +121,7 @@ class Client:
         name = visitors.id("impression", impression) or secrets.token_hex(16)
         unit, query = visitors.id("unit", unit), visitors.text("query", query, limits.MAX_QUERY)
         k, page = visitors.k(k), visitors.page(page)
-        texts, places = text_rankings(rankings), _fixed(fixed or {})
+        texts, places = text_rankings(rankings), _text_by_rank(fixed or {})
         if groups:
             texts = collapse(texts, groups, places.values())
         request = Request(name, unit, query, texts, k, page, places)
@@ -157,8 +157,8 @@ class Client:
         experiment is not running, it is the control: that of the settings, or else the given one.
         """
         self._check_open()
-        known = self._known.get(experiment)
-        alone = RankerChoice((control if known is None else known.settings.control,), FALLBACK)
+        settings = self._known.get(experiment)
+        alone = RankerChoice((control if settings is None else settings.settings.control,), FALLBACK)
         if self._known.want(experiment):
             self._delivery.wake(soon=True)
         user = self._visitors.id("unit", unit)
@@ -171,9 +171,9 @@ class Client:
         if reply.is_success:
             data = reply.data
             return RankerChoice(tuple(data["rankers"]), data["arm"], data["version"], data["epoch"])
-        if reply.is_key_rejected and known is not None:
+        if reply.is_key_rejected and settings is not None:
             self._delivery.miss(reply.error)
-        elif reply.status not in (409, 422) and known is None:
+        elif reply.status not in (409, 422) and settings is None:
             raise reply.error
         self._warn(experiment, "the control is run", reply)
         return alone
@@ -256,21 +256,21 @@ class Client:
     def _read_answer(self, experiment: str, reply: Reply) -> Answer:
         data = reply.data
         self._has_worked = True
-        known = self._known.get(experiment)
-        if known is None or known.version != data["version"]:
+        settings = self._known.get(experiment)
+        if settings is None or settings.version != data["version"]:
             self._delivery.wake(soon=True)
         name = data["impression"]
         return Answer(name, data["documents"], data["arm"], data["token"], data["version"], name is not None)
 
     def _compose(self, experiment: str, request: Request, body: dict[str, Any], *, is_running: bool = True) -> Answer:
-        known = self._known.get(experiment)
+        settings = self._known.get(experiment)
         try:
-            answer, is_logged = compose(known, request, is_running=is_running)
+            answer, is_logged = compose(settings, request, is_running=is_running)
         except ExperimentError as error:
             if error.field not in FROM_VISITORS:
                 raise
             self._visitors.note(error.field, f"cannot be used, so the control is shown: {error.remedy}")
-            answer, is_logged = compose(known, request, is_running=False)
+            answer, is_logged = compose(settings, request, is_running=False)
         if is_logged:
             # The service composes the list again, with this time and version.
             self._put(experiment, body | {"time": _now(), "version": answer.version})
@@ -278,19 +278,19 @@ class Client:
 
     def _handle_refusal(self, experiment: str, request: Request, body: dict[str, Any], reply: Reply) -> Answer:
         """Raise errors of the caller. Values of visitors, and changes in the service, must not break a search."""
-        error, known, is_running = reply.error, self._known.get(experiment), False
+        error, settings, is_running = reply.error, self._known.get(experiment), False
         field = re.split(r"[.\[]", error.field or "")[0]
         if reply.status == 422 and field in FROM_VISITORS:
             self._visitors.note(field, f"was refused, so the control is shown: {error}")
         elif reply.status == 409:  # a draft, or stopped
             try:
-                if known is None:
+                if settings is None:
                     self._delivery.learn(experiment)
             except AwayError:
                 self._warn(experiment, "its control is not known yet, so the first ranking is shown", reply)
         elif reply.status == 404 and error.field == "impression":  # the first page may still be in the spool
             is_running = True
-        elif known is None:
+        elif settings is None:
             raise error
         elif reply.is_key_rejected:
             self._delivery.miss(error)
@@ -360,7 +360,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _fixed(fixed: Mapping[int, str | int]) -> dict[int, str]:
+def _text_by_rank(fixed: Mapping[int, str | int]) -> dict[int, str]:
     """Fixed documents by rank, with ids as text."""
     places = dict[int, str]()
     for rank, document in fixed.items():

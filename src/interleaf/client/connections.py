@@ -38,21 +38,21 @@ class TimedConnection(HTTPConnection):
         addresses = self.find_addresses()
         for number, address in enumerate(addresses):
             try:
-                sock = _connected(address, self._left() / (len(addresses) - number))
+                sock = _open_socket(address, self._time_left() / (len(addresses) - number))
                 break
             except OSError:
                 if number == len(addresses) - 1:
                     raise
         if self._context is not None:
-            sock.settimeout(self._left())
+            sock.settimeout(self._time_left())
             sock = self._context.wrap_socket(sock, server_hostname=self.host)
-        self.sock = _TimedSocket(sock, self._left)  # it has all methods that http.client calls
+        self.sock = _TimedSocket(sock, self._time_left)  # it has all methods that http.client calls
 
     def find_addresses(self) -> Addresses:
         """The addresses of the host that the connection may use."""
-        return _addresses(self.host, self.port, self._left())
+        return _addresses(self.host, self.port, self._time_left())
 
-    def _left(self) -> float:
+    def _time_left(self) -> float:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time for this request is over")
@@ -63,16 +63,16 @@ class _TimedSocket:
     """A socket that checks before each step how much time is left."""
 
     def __init__(self, sock: socket.socket, left: Callable[[], float]) -> None:
-        self._sock, self._left = sock, left
+        self._sock, self._time_left = sock, left
 
     def sendall(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            self._sock.settimeout(self._left())
+            self._sock.settimeout(self._time_left())
             rest = rest[self._sock.send(rest) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._sock, self._left))
+        return io.BufferedReader(_TimedReader(self._sock, self._time_left))
 
     def close(self) -> None:
         self._sock.close()
@@ -80,14 +80,14 @@ class _TimedSocket:
 
 class _TimedReader(io.RawIOBase):
     def __init__(self, sock: socket.socket, left: Callable[[], float]) -> None:
-        self._sock, self._left = sock, left
+        self._sock, self._time_left = sock, left
         self._stream = sock.makefile("rb", buffering=0)  # the socket stays open until this is closed
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._left())
+        self._sock.settimeout(self._time_left())
         return self._stream.readinto(buffer)
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-def _connected(address: tuple[Any, ...], seconds: float) -> socket.socket:
+def _open_socket(address: tuple[Any, ...], seconds: float) -> socket.socket:
     family, kind, protocol, _, place = address
     with ExitStack() as stack:
         sock = stack.enter_context(socket.socket(family, kind, protocol))

@@ -206,7 +206,7 @@ class DeliveryThread:
             self.away = False
 
     def _deliver(self) -> None:
-        with self._spool.claimed() as is_ours:
+        with self._spool.claim() as is_ours:
             names = self._spool.names() if is_ours else []
             names.sort(key=self._tries.__contains__)  # records that failed before come last
             for start in range(0, len(names), _CHUNK):

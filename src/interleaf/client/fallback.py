@@ -129,17 +129,17 @@ class KnownExperiments:
     def learn(self, name: str, data: Any) -> None:
         """Store the settings that the service sent; settings that this release does not understand are ignored."""
         try:
-            known = _parse_known(data)
+            settings = _parse_known(data)
         except (InterleafError, KeyError, TypeError) as problem:
             log.warning("the settings of experiment %r are not understood: %s", name, problem)
             return
-        is_new = known != self._known.get(name)
-        self._known[name] = known
+        is_new = settings != self._known.get(name)
+        self._known[name] = settings
         if is_new:
             self._keep(name, data)
             with suppress(InterleafError):  # compose a list now, so that compilation does not delay the first request
-                request = Request("warm", "warm", "warm", {name: ["a", "b", "c"] for name in known.settings.rankers})
-                show(replace(known.settings, share=1.0, offset=None, holdout=0.0), known.version, request)
+                request = Request("warm", "warm", "warm", {name: ["a", "b", "c"] for name in settings.settings.rankers})
+                show(replace(settings.settings, share=1.0, offset=None, holdout=0.0), settings.version, request)
 
     def _path(self, name: str) -> Path | None:
         return self._folder and self._folder / f"{quote(name, safe='')}.settings"

@@ -71,7 +71,7 @@ class MemorySpool:
 
     quarantine = remove  # there is no place where a record could be inspected
 
-    def claimed(self) -> AbstractContextManager[bool]:
+    def claim(self) -> AbstractContextManager[bool]:
         """Whether this process may deliver the records while the context is open."""
         return nullcontext(True)
 
@@ -154,7 +154,7 @@ class FolderSpool:
             self._stuck.add(name)
 
     @contextmanager
-    def claimed(self) -> Iterator[bool]:
+    def claim(self) -> Iterator[bool]:
         """Hold a file lock, which the system releases when the process ends for any reason.
 
         Without a lock, as in a read-only folder, two processes may deliver the same record; it counts once.

@@ -219,7 +219,7 @@ class WeightedSums:
         return np.asarray((self._high + self._low)[:, -1])
 
     @property
-    def described(self) -> WeightStatistics:
+    def statistics(self) -> WeightStatistics:
         count, total = int(self.impressions.sum()), float(self.weights.sum())
         square = float(self._squares.sum())
         return WeightStatistics(
@@ -300,7 +300,7 @@ def estimate_support(sums: WeightedSums, confidence: float) -> Estimate:
 
 def is_same(sums: WeightedSums) -> bool:
     """Whether every weight is 1, as for the old rankers themselves: then the log covers all lists."""
-    mean = sums.described.mean
+    mean = sums.statistics.mean
     return mean is not None and abs(mean - 1) < SAME and abs(sums.largest - 1) < SAME
 
 

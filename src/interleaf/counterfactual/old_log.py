@@ -192,7 +192,7 @@ class OldLogReader:
             self._queries[decoded.rows],
             documents,
             decoded.counts,
-            decoded.clicked,
+            decoded.is_clicked,
             decoded.impressions.teams,
             decoded.unit,
             np.where(decoded.has["sizes"], decoded.impressions.union, 0),

@@ -96,7 +96,7 @@ def build_result(
         units=looks.units.count,
         confidence=confidence,
         estimates=tuple(estimates),
-        weights={names[kind]: one.described for kind, one in sums.items() if one.impressions.any()},
+        weights={names[kind]: one.statistics for kind, one in sums.items() if one.impressions.any()},
         known=evidence.known_share,
         supported=share.value if share is not None else None,
         supported_interval=share.interval if share is not None else None,
@@ -107,8 +107,8 @@ def build_result(
         plans={pair: _plan(evidence, place, answers[place], share, confidence) for place, pair in enumerate(named)},
         warnings=(
             *_missing(looks, borrowed),
-            *_unsupported(share, any(one.interval is not None for one in answers)),
-            *_warnings(sums[WEIGHTED].described, looks, known_share, evidence.is_limited),
+            *_warn_unsupported(share, any(one.interval is not None for one in answers)),
+            *_warnings(sums[WEIGHTED].statistics, looks, known_share, evidence.is_limited),
         ),
         dropped={reason: count for reason, count in looks.dropped.items() if count},
     )
@@ -183,7 +183,7 @@ def _missing(looks: LogCounts, borrowed: LoggedRankings) -> Iterator[Note]:
             yield ReuseWarning.RANKINGS_CHANGED.note(name, len(queries), len(borrowed.rankings[name]))
 
 
-def _unsupported(share: Estimate | None, has_interval: bool) -> Iterator[Note]:
+def _warn_unsupported(share: Estimate | None, has_interval: bool) -> Iterator[Note]:
     """A warning about the share of the new rankers' lists that the log could show, unless it is 100 %."""
     if share is not None and share.value is not None:
         span = "" if share.interval is None else f" ({_percent(share.interval[0])} to {_percent(share.interval[1])} %)"

@@ -121,13 +121,13 @@ class ReuseResult:
 
     def __str__(self) -> str:
         tables = [str(table) for table in self.tables]
-        return "\n\n".join([*self.answer, self._basis, *self._warning_texts, *tables, *self._plans, *self._dropped])
+        return "\n\n".join([*self.answer, self._basis, *self._warning_texts, *tables, *self._plans, *self._drop_lines])
 
     def to_markdown(self) -> str:
         """A Markdown page: the answer, the warnings, the tables, and the plan."""
         words = [escape(text) for text in (*self.answer, self._basis, *self._warning_texts)]
         tables = [table.to_markdown() for table in self.tables]
-        parts = ["# Old impressions for new rankers", *words, *tables, *map(escape, (*self._plans, *self._dropped))]
+        parts = ["# Old impressions for new rankers", *words, *tables, *map(escape, (*self._plans, *self._drop_lines))]
         return "\n\n".join(parts) + "\n"
 
     @property
@@ -162,10 +162,10 @@ class ReuseResult:
     def _estimates(self) -> Table:
         rows: list[tuple[Cell, ...]] = []
         for one in self.estimates:
-            interval = None if one.interval is None else " to ".join(map(_signed, one.interval))
+            interval = None if one.interval is None else " to ".join(map(_format_effect, one.interval))
             p_value = None if one.adjusted_p_value is None else probability(one.adjusted_p_value)
             pair = f"{one.first} over {one.second}"
-            value = None if one.value is None else _signed(one.value)
+            value = None if one.value is None else _format_effect(one.value)
             rows.append((one.estimator, pair, value, interval, p_value, one.reason or None))
         interval = f"{100 * self.confidence:g} % interval"
         columns = ("estimator", "pair", "estimate", interval, "adjusted p", "why no interval")
@@ -208,7 +208,7 @@ class ReuseResult:
         return sentences
 
     @property
-    def _dropped(self) -> list[str]:
+    def _drop_lines(self) -> list[str]:
         reasons = [f"{count:,} {one_line(text_of(reason))}" for reason, count in self.dropped.items()]
         return [f"Not used: {'; '.join(reasons)}."] if reasons else []
 
@@ -221,7 +221,7 @@ def _answer_sentence(one: PairEstimate, result: ReuseResult) -> str:
         return f"This log does not show which of {pair} people would prefer: {one.reason}."
     if one.interval is None:
         return f"{pair}: {one.value:+.3f} by {one.estimator}, and no interval: {one.reason}."
-    span = f"between {_signed(one.interval[0])} and {_signed(one.interval[1])} {_sureness(one, result)}"
+    span = f"between {_format_effect(one.interval[0])} and {_format_effect(one.interval[1])} {_sureness(one, result)}"
     winner = one.winner(result.confidence)
     if result.supported is not None:
         span = f"{one.first} over {one.second} lies {span}"
@@ -242,7 +242,7 @@ def _sureness(one: PairEstimate, result: ReuseResult) -> str:
     return how if many == 1 else f"{how} (an interval of this pair alone; who wins is decided over all {many}, by Holm)"
 
 
-def _signed(value: float) -> str:
+def _format_effect(value: float) -> str:
     return f"{value:+.3f}" if abs(value) < 1e5 else f"{value:+.3g}"
 
 

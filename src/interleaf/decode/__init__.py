@@ -88,9 +88,9 @@ def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
     for places, values in columns:
         if len(values) > 1 or (places != 0).any():
             whole = whole * (len(values) + 1) + places + 1
-    group, seen = _alike(pa.array(whole))
-    order = np.argsort(group, kind="stable") if len(seen) > 1 else np.arange(len(group))
-    for rows in np.split(order, np.cumsum(np.bincount(group, minlength=len(seen)))[:-1]):
+    group, values_by_group = _alike(pa.array(whole))
+    order = np.argsort(group, kind="stable") if len(values_by_group) > 1 else np.arange(len(group))
+    for rows in np.split(order, np.cumsum(np.bincount(group, minlength=len(values_by_group)))[:-1]):
         if len(rows):
             first = rows[0]
             fields: list[Any] = [values[places[first]] if places[first] >= 0 else None for places, values in columns]
@@ -102,22 +102,22 @@ def designs(batch: pa.RecordBatch) -> Iterator[tuple[Design | None, Array]]:
 def _alike(array: pa.Array) -> tuple[Array, list[Any]]:
     """Like `codes`, but fast for integers that are all the same, which is usual."""
     if len(array) and array.null_count == 0:
-        found = numbers(array, 0)
-        if (found == found[0]).all():
-            return np.zeros(len(found), np.int32), [int(found[0])]
+        integers = numbers(array, 0)
+        if (integers == integers[0]).all():
+            return np.zeros(len(integers), np.int32), [int(integers[0])]
     return codes(array)
 
 
-def _rankers(found: ListColumn) -> tuple[Array, list[Any]]:
+def _rankers(lists: ListColumn) -> tuple[Array, list[Any]]:
     """A number for each different list of names, and the lists."""
-    places, names = codes(found.values)
-    marks = np.zeros(len(found.there), np.uint64)
-    _mark_lists(found.offsets, places, marks)
-    group, seen = _alike(pa.array(marks.view(np.int64), mask=None if found.there.all() else ~found.there))
+    places, names = codes(lists.values)
+    marks = np.zeros(len(lists.there), np.uint64)
+    _mark_lists(lists.offsets, places, marks)
+    group, groups = _alike(pa.array(marks.view(np.int64), mask=None if lists.there.all() else ~lists.there))
     tuples: list[Any] = []
-    for number in range(len(seen)):
+    for number in range(len(groups)):
         row = int(np.argmax(group == number))
-        inner = places[found.offsets[row] : found.offsets[row + 1]].tolist()
+        inner = places[lists.offsets[row] : lists.offsets[row + 1]].tolist()
         if len(inner) > MAX_RANKERS:
             raise DataError(f"a row names {len(inner)} rankers; a log compares at most {MAX_RANKERS}")
         tuples.append(None if -1 in inner else tuple(names[code] for code in inner))
@@ -155,7 +155,7 @@ class Decoded(NamedTuple):
     events: Counter[str]
 
     @property
-    def clicked(self) -> Array:
+    def is_clicked(self) -> Array:
         """Which positions got an event that counts."""
         kinds = self.clicks.clicks
         return np.asarray(kinds[0] if len(kinds) == 1 else kinds.any(axis=0))

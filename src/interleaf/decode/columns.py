@@ -63,10 +63,10 @@ def list_column(array: pa.Array) -> ListColumn:
         return ListColumn(np.zeros(len(array) + 1, np.int32), pa.nulls(0), np.zeros(len(array), np.bool_))
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         array = _cast(array, pa.large_list(kind.value_type))
-    found = ListColumn(_numbers(array.offsets), array.values, is_there(array))
-    if np.diff(found.offsets)[~found.there].any():  # Arrow allows null rows with values; copy without them
+    lists = ListColumn(_numbers(array.offsets), array.values, is_there(array))
+    if np.diff(lists.offsets)[~lists.there].any():  # Arrow allows null rows with values; copy without them
         return list_column(array.take(pa.array(np.arange(len(array)))))
-    return found
+    return lists
 
 
 def text_column(array: pa.Array) -> TextColumn:
@@ -99,13 +99,13 @@ def microseconds(array: pa.Array) -> Array:
 
 def milliseconds(array: pa.Array | None, rows: Array, rankers: int) -> Array:
     """Latencies `[row, ranker]`, nan if a row does not have one for each ranker."""
-    found = np.full((len(rows), rankers), np.nan, np.float32)
+    latencies = np.full((len(rows), rankers), np.nan, np.float32)
     if array is not None:
         offsets, values, _ = list_column(array)
         whole = np.flatnonzero(offsets[rows + 1] - offsets[rows] == rankers)
         places = offsets[rows[whole]][:, None] + np.arange(rankers)
-        found[whole] = numbers(values, np.nan, pa.float32())[places]
-    return found
+        latencies[whole] = numbers(values, np.nan, pa.float32())[places]
+    return latencies
 
 
 def by_position(array: pa.Array | None, rows: Array, counts: Array) -> Array:
@@ -118,16 +118,16 @@ def by_position(array: pa.Array | None, rows: Array, counts: Array) -> Array:
     flat, positions = numbers(values, -1, pa.int32()), np.arange(counts.max(initial=0))
     starts, sizes = offsets[rows][:, None], (offsets[rows + 1] - offsets[rows])[:, None]
     inside = (positions < sizes) & (sizes == counts[:, None])
-    found = np.full(inside.shape, -1, np.int32)
-    found[inside] = flat[(starts + positions)[inside]]
-    return found
+    rank_numbers = np.full(inside.shape, -1, np.int32)
+    rank_numbers[inside] = flat[(starts + positions)[inside]]
+    return rank_numbers
 
 
 def codes(array: pa.Array) -> tuple[Array, list[Any]]:
     """A number for each different value, -1 for null, and the values."""
-    found = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    dictionary_array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     try:
-        return numbers(found.indices, -1, pa.int32()), found.dictionary.to_pylist()
+        return numbers(dictionary_array.indices, -1, pa.int32()), dictionary_array.dictionary.to_pylist()
     except UnicodeDecodeError as problem:
         raise DataError(f"the log holds text that is not UTF-8: {problem}; write it in UTF-8") from None
 
@@ -172,11 +172,11 @@ def attribute(batch: pa.RecordBatch, name: str) -> tuple[Array, list[str]]:
         return np.zeros(batch.num_rows, np.int32), [ABSENT]
     keys, names = codes(array.keys)
     numbers, values = codes(array.items)
-    found = np.full(batch.num_rows, len(values), np.int32)
+    row_values = np.full(batch.num_rows, len(values), np.int32)
     if name in names:
-        _find(np.asarray(array.offsets), keys, numbers, names.index(name), found)
-    found[found < 0] = len(values)
-    return found, [*values, ABSENT]
+        _find(np.asarray(array.offsets), keys, numbers, names.index(name), row_values)
+    row_values[row_values < 0] = len(values)
+    return row_values, [*values, ABSENT]
 
 
 def attribute_names(batch: pa.RecordBatch) -> frozenset[str]:
@@ -189,9 +189,9 @@ def check_attributes(asked: Iterable[str], there: Collection[str]) -> None:
     """Raise an error for attributes that no row of a log has."""
     unknown = [name for name in dict.fromkeys(asked) if name not in there]
     if unknown:
-        known = f"the log has {join_names(sorted(there)[:20])}" if there else "the log has none"
+        attributes = f"the log has {join_names(sorted(there)[:20])}" if there else "the log has none"
         hints = [f"no row has the attribute {name!r}{did_you_mean(name, there)}" for name in unknown]
-        raise DataError(f"{' '.join(hints)} ({known})")
+        raise DataError(f"{' '.join(hints)} ({attributes})")
 
 
 @kernel
@@ -204,31 +204,31 @@ def _find(offsets: Array, keys: Array, numbers: Array, wanted: int, found: Array
 
 def excluded_rows(batch: pa.RecordBatch, unit: Array, exclusion: Exclusion, crawlers: Array) -> dict[str, Array]:
     """Which rows each rule excludes; `crawlers` are the sorted hashes of units with too many impressions."""
-    found: dict[str, Array] = {}
+    rows_by_reason: dict[str, Array] = {}
     marked = column(batch, "excluded")
     if marked is not None and marked.null_count < len(marked):
         numbers, values = codes(marked)
-        found |= {DropReason.EXCLUDED.of(value): numbers == number for number, value in enumerate(values)}
+        rows_by_reason |= {DropReason.EXCLUDED.of(value): numbers == number for number, value in enumerate(values)}
     for name, unwanted in exclusion.attributes.items():
         numbers, values = attribute(batch, name)
         for value in sorted(unwanted):
             if value in values:
-                found[DropReason.EXCLUDED.of(f"{name} = {value}")] = numbers == values.index(value)
+                rows_by_reason[DropReason.EXCLUDED.of(f"{name} = {value}")] = numbers == values.index(value)
     units: list[Any] = [buckets.hash_of(buckets.UNIT, name) for name in exclusion.units]
     if units:
-        found[DropReason.EXCLUDED.of("listed units")] = np.isin(unit, np.array(units, np.uint64))
+        rows_by_reason[DropReason.EXCLUDED.of("listed units")] = np.isin(unit, np.array(units, np.uint64))
     if len(crawlers):
         rule = f"units of more than {exclusion.max_impressions:,} impressions"
-        found[DropReason.EXCLUDED.of(rule)] = np.isin(unit, crawlers)
-    return found
+        rows_by_reason[DropReason.EXCLUDED.of(rule)] = np.isin(unit, crawlers)
+    return rows_by_reason
 
 
 def query_numbers(batch: pa.RecordBatch) -> Array:
     """The number of each row's query, -1 if it has none. One in a million pairs of queries share a number."""
-    found = column(batch, "query")
-    if found is None:
+    queries = column(batch, "query")
+    if queries is None:
         return np.full(batch.num_rows, NO_QUERY, np.int64)
-    names = text_column(found)
+    names = text_column(queries)
     hashes = buckets.hashes(buckets.QUERY, names.offsets, names.data)
     return np.where(names.there, (hashes >> _SHIFT).astype(np.int64), NO_QUERY)
 

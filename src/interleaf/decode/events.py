@@ -114,17 +114,17 @@ class Clicks(NamedTuple):
 
 def flat_events(array: pa.Array, counting: Counting, detailed: bool = False) -> FlatEvents:
     """The events of a batch as flat arrays; with dwell times if they are needed."""
-    found = list_column(array)
-    if pa.types.is_null(found.values.type):
-        found = found._replace(values=pa.array([], pa.struct([column.field for column in schema.EVENT])))
-    fields = {field.name: found.values.field(place) for place, field in enumerate(found.values.type)}
+    lists = list_column(array)
+    if pa.types.is_null(lists.values.type):
+        lists = lists._replace(values=pa.array([], pa.struct([column.field for column in schema.EVENT])))
+    fields = {field.name: lists.values.field(place) for place, field in enumerate(lists.values.type)}
     kind, names = codes(fields["kind"])
     table, guarded = _indices(names, list(counting.weights)), _indices(names, counting.guarded)
     weighted, table = table, np.where((table < 0) & (guarded >= 0), _ONLY_GUARDED, table)
-    size = len(found.values)
+    size = len(lists.values)
     dwell = numbers(fields["dwell"], np.nan, pa.float32()) if "dwell" in fields else np.full(size, np.nan, np.float32)
     flat = FlatEvents(
-        found.offsets,
+        lists.offsets,
         table[kind],
         _ranks(fields["rank"]),
         np.where(is_there(fields["time"]), microseconds(fields["time"]), _NEVER),
@@ -208,7 +208,7 @@ def read_events(
     """The clicks of these rows, which showed `counts` documents at `times`, and the number of events by status."""
     size, fates = len(rows), np.zeros(len(_FATES), np.int64)
     details = np.full((2, size, width if detailed else 0), np.nan, np.float32)
-    found = Clicks(
+    clicks = Clicks(
         np.zeros((len(counting.weights), size, width), np.bool_),
         np.full(size, -1, np.float32),
         np.full(size, -1, np.float32),
@@ -222,10 +222,10 @@ def read_events(
     # In the precision of logged dwell times.
     least: Any = np.float32(-1.0 if counting.dwell is None else counting.dwell)
     _check_events(rows, flat.offsets, flat.rank, counts, marks)
-    _read_events(flat, rows, times, window, least, counting.first, found, marks, fates)
+    _read_events(flat, rows, times, window, least, counting.first, clicks, marks, fates)
     if counting.guarded:
-        _mark_guarded(flat, rows, times, window, found.guarded, marks)
-    return found, Counter({fate: int(number) for fate, number in zip(_FATES, fates, strict=True) if number})
+        _mark_guarded(flat, rows, times, window, clicks.guarded, marks)
+    return clicks, Counter({fate: int(number) for fate, number in zip(_FATES, fates, strict=True) if number})
 
 
 @kernel
@@ -336,7 +336,7 @@ def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, f
         if end - start > MAX_EVENTS:
             continue
         for event in range(start + 1, end):
-            before = _copied(id_offsets, data, named, start, event)
+            before = _find_copy(id_offsets, data, named, start, event)
             if before >= 0:
                 first[before] = first[event] = before
                 copies += 1
@@ -344,7 +344,7 @@ def _find_copies(offsets: Array, id_offsets: Array, data: Array, named: Array, f
 
 
 @inline_kernel
-def _copied(offsets: Array, data: Array, named: Array, start: int, event: int) -> int:
+def _find_copy(offsets: Array, data: Array, named: Array, start: int, event: int) -> int:
     """The first event of the row with the same id, or -1. Compares from the end, where ids usually differ."""
     size = offsets[event + 1] - offsets[event]
     for before in range(start, event if named[event] else start):

@@ -19,7 +19,7 @@ from interleaf.log.schema import MAX_SHOWN
 _RANKER_COUNT, _LIST_LENGTH = DropReason.RANKER_COUNT.mark, DropReason.LIST_LENGTH.mark
 _WRONG_RANK, _DUPLICATE_RANK = DropReason.WRONG_RANK.mark, DropReason.DUPLICATE_RANK.mark
 _WRONG_SIZES, _WRONG_CHOICES = DropReason.WRONG_SIZES.mark, DropReason.WRONG_CHOICES.mark
-_UNRANKED_DOCUMENT, _MOST = DropReason.UNRANKED_DOCUMENT.mark, MAX_DOCUMENTS
+_UNRANKED_DOCUMENT, _MAX = DropReason.UNRANKED_DOCUMENT.mark, MAX_DOCUMENTS
 _64, _ONE, _TWO, _FOUR, _TOP = 64, np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _BYTES, _SUM = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
@@ -44,7 +44,7 @@ def logged_ranks(
                 break
             for position in range(count):
                 rank = values[start + position]
-                ranks[place, ranker, position] = rank if -1 <= rank <= _MOST else -1
+                ranks[place, ranker, position] = rank if -1 <= rank <= _MAX else -1
 
 
 @kernel
@@ -55,7 +55,7 @@ def logged_unshown(some: Array, rows: Array, outer: Array, inner: Array, values:
         for ranker in range(min(outer[rows[place] + 1] - first, into.shape[1])):
             start, end = inner[first + ranker], inner[first + ranker + 1]
             for document in range(min(end - start, into.shape[2])):
-                into[place, ranker, document] = min(max(values[start + document], 0), _MOST)
+                into[place, ranker, document] = min(max(values[start + document], 0), _MAX)
 
 
 @kernel
@@ -174,16 +174,16 @@ def check(
         count, total, longest, mark = min(counts[place], ranks.shape[2]), 0, 0, marks[place]
         for ranker in range(ranks.shape[1]):
             lowest = deepest = low = 0
-            seen = np.uint64(0)
+            rank_bits = np.uint64(0)
             for position in range(count):
                 rank = ranks[place, ranker, position]
                 is_low = (rank > 0) & (rank <= _64)
-                seen |= np.uint64(is_low) << np.uint64((rank - 1) & 63)
+                rank_bits |= np.uint64(is_low) << np.uint64((rank - 1) & 63)
                 low += is_low
                 lowest, deepest = min(lowest, rank), max(deepest, rank)
             if mark == 0 and lowest < 0:
                 mark = _WRONG_RANK
-            if mark == 0 and (_ones(seen) != low or (deepest > _64 and _is_repeated(ranks, place, ranker, count))):
+            if mark == 0 and (_ones(rank_bits) != low or (deepest > _64 and _is_repeated(ranks, place, ranker, count))):
                 mark = _DUPLICATE_RANK
             if mark == 0 and has_sizes[place] and deepest > lengths[place, ranker]:
                 mark = _WRONG_SIZES
@@ -191,9 +191,9 @@ def check(
             longest = max(longest, lengths[place, ranker])
         if mark == 0 and has_ranks[place] and _has_stranger(ranks, place, count):
             mark = _UNRANKED_DOCUMENT
-        if mark == 0 and has_sizes[place] and not (max(longest, count) <= union[place] <= total and longest <= _MOST):
+        if mark == 0 and has_sizes[place] and not (max(longest, count) <= union[place] <= total and longest <= _MAX):
             mark = _WRONG_SIZES
-        most = union[place] if has_sizes[place] else _MOST
+        most = union[place] if has_sizes[place] else _MAX
         if mark == 0 and has_choices[place] and not _is_rising(choices, place, count, most):
             mark = _WRONG_CHOICES
         marks[place] = mark
@@ -268,7 +268,7 @@ class ShownColumns:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         names = ("ranks", "unshown_ranks", "teams", "lengths", "choices", "documents", "rankings")
-        self._lists = {name: list_column(found) for name in names if (found := column(batch, name)) is not None}
+        self._lists = {name: list_column(values) for name in names if (values := column(batch, name)) is not None}
         self._union = column(batch, "union")
         self._rows = batch.num_rows
         for name in ("ranks", "unshown_ranks", "rankings"):
@@ -285,7 +285,7 @@ class ShownColumns:
 
     def find(self, rankers: int, rows: Array, width: int, marks: Array) -> tuple[Impression, Array, dict[str, Array]]:
         """The impressions of these rows, their numbers of documents, and which of `KNOWN` they have; marks bad rows."""
-        found = _empty_impressions(len(rows), rankers, width, self._unshown_width(rankers, rows, width))
+        impressions = _empty_impressions(len(rows), rankers, width, self._unshown_width(rankers, rows, width))
         counts = np.full(len(rows), -1, np.int64)  # -1: not known from any column
         for name in ("documents", "ranks", "teams"):
             if name in self._lists:
@@ -293,10 +293,10 @@ class ShownColumns:
         has = {name: self._there(name, rows) for name in KNOWN}
         marks[(counts < 0) & (marks == 0)] = DropReason.NO_RANKS.mark
         marks[(counts > width) & (marks == 0)] = DropReason.TOO_MANY_DOCUMENTS.mark
-        self._copy(rows, found, counts, has, marks)
-        self._derive(rows, found, has, marks)
-        check(found, counts, has["ranks"], has["sizes"], has["choices"], marks)
-        return found, counts, has
+        self._copy(rows, impressions, counts, has, marks)
+        self._derive(rows, impressions, has, marks)
+        check(impressions, counts, has["ranks"], has["sizes"], has["choices"], marks)
+        return impressions, counts, has
 
     def _unshown_width(self, rankers: int, rows: Array, width: int) -> int:
         """Room for the unshown documents of a row."""
@@ -311,7 +311,7 @@ class ShownColumns:
     @cached_property
     def _sizes(self) -> dict[str, Array]:
         """The length of each row's list; for ranks, the length of the first ranker's list."""
-        sizes = {name: np.diff(found.offsets) for name, found in self._lists.items()}
+        sizes = {name: np.diff(lists.offsets) for name, lists in self._lists.items()}
         if "ranks" in sizes:
             inside = np.append(sizes["ranks inside"], 0)
             starts = np.minimum(self._lists["ranks"].offsets[:-1], len(inside) - 1)
@@ -363,7 +363,7 @@ class ShownColumns:
         inner, inner_marks = self._lists["rankings inside"].offsets, marks[some]
         longest = int((inner[outer[rows[some] + 1]] - inner[outer[rows[some]]]).max(initial=1))
         table = np.zeros(1 << (2 * longest - 1).bit_length(), np.uint64)
-        derived_ranks(rows[some], documents, outer, self._hashed, derived, inner_marks, table)
+        derived_ranks(rows[some], documents, outer, self._hashes, derived, inner_marks, table)
         marks[some] = inner_marks
         for name, values, new in (
             ("ranks", found.ranks, derived.ranks),
@@ -381,11 +381,11 @@ class ShownColumns:
         some = np.flatnonzero((marks == 0) & ~has["unshown_ranks"] & is_there)
         if len(some):
             outer, documents = self._lists["rankings"].offsets, self._lists["documents"].offsets
-            derived_unshown(some, rows, documents, outer, self._hashed, found.unshown_ranks)
+            derived_unshown(some, rows, documents, outer, self._hashes, found.unshown_ranks)
             has["unshown_ranks"][some] = True
 
     @cached_property
-    def _hashed(self) -> Hashed:
+    def _hashes(self) -> Hashed:
         inner: ListColumn = self._lists["rankings inside"]
         shown, ranked = text_column(self._lists["documents"].values), text_column(inner.values)
         return Hashed(

@@ -74,13 +74,13 @@ class Scoring:
         """The seconds that may pass within a session; None if impressions are not joined to sessions."""
         return self.joined if self.sessions is None else self.sessions
 
-    def chosen(self, composed: str) -> ResolvedMethod:
+    def resolve_method(self, composed: str) -> ResolvedMethod:
         """The method that scores lists composed by the method `composed`."""
         return resolve(self.method or composed)
 
     def scheme_of(self, composed: str, rankers: int) -> Scheme:
         """The scheme for lists of this many rankers, composed by the method `composed`."""
-        chosen = self.chosen(composed)
+        chosen = self.resolve_method(composed)
         offered = chosen.method.schemes_for(rankers, self.lacking) or chosen.method.schemes_for(rankers)
         if self.counting.values:
             sums = [name for name in offered if scheme_of(name).form.adds_up]
@@ -120,7 +120,7 @@ class Scored(NamedTuple):
 
 def score(decoded: Decoded, scoring: Scoring, threads: int = 1) -> Scored:
     """Score the impressions; impressions that lack what the method needs are dropped and counted."""
-    chosen = scoring.chosen(decoded.design.method)
+    chosen = scoring.resolve_method(decoded.design.method)
     rankers = len(decoded.design.rankers)
     scheme = scoring.scheme_of(decoded.design.method, rankers)
     decoded = drop_unscorable(decoded, chosen, scheme)
@@ -173,9 +173,9 @@ def drop_rows(decoded: Decoded, marked: Array, reason: DropReason) -> Decoded:
     """Drop the marked rows, and count them under the reason."""
     if not marked.any():
         return decoded
-    kept = decoded.only(~marked)
-    kept.dropped[reason] += int(marked.sum())
-    return kept
+    others = decoded.only(~marked)
+    others.dropped[reason] += int(marked.sum())
+    return others
 
 
 def drop_unscorable(decoded: Decoded, chosen: ResolvedMethod, scheme: Scheme) -> Decoded:
@@ -198,8 +198,8 @@ def _credit(
     If values count, it is the sum of the credit of each click times its value.
     """
     if decoded.clicks.values.shape[1]:
-        rows, positions = np.nonzero(decoded.clicked)
-        shares, number = shares_by_click(decoded.impressions, decoded.counts, decoded.clicked, chosen, scheme)
+        rows, positions = np.nonzero(decoded.is_clicked)
+        shares, number = shares_by_click(decoded.impressions, decoded.counts, decoded.is_clicked, chosen, scheme)
         worth = shares * decoded.clicks.values[rows, positions][:, None]
         sums = [np.bincount(rows, column, len(number)) for column in worth.T]
         return np.stack(sums, axis=1), number

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import exp
 from statistics import NormalDist, fmean
 
-from interleaf.clicks import named
+from interleaf.clicks import find_cascade
 from interleaf.client import Client
 from interleaf.demo.engine import Engine, LibraryEntry, leaf, words_of
 from interleaf.errors import InterleafError
@@ -42,7 +42,7 @@ def truth(engine: Engine, rankers: Sequence[str], searches: Sequence[PersonSearc
 
 
 WANTED, BESIDE, ELSE = 2, 1, 0
-CLICKS = named("navigational", grades=3)
+CLICKS = find_cascade("navigational", grades=3)
 SECONDS, SPREAD = (8.0, 20.0, 75.0), 0.6  # median dwell by grade; standard deviation of its logarithm
 VISITS = (0.35, 0.25, 0.15, 0.1, 0.1, 0.05)  # probabilities that a person makes one, two, ... visits
 RETURNS = 40  # maximum number of other people between two visits of one

@@ -372,7 +372,7 @@ class TallyCollector:
         wanted = " and ".join(f"{name} {value!r}" for name, value in names.items() if value is not None)
         wanted = f" of {wanted}" if wanted else ""
         if dropped := self._all_dropped:
-            methods = {self._task.scoring.chosen(key.composed).text for key in self._tallies if key.composed}
+            methods = {self._task.scoring.resolve_method(key.composed).text for key in self._tallies if key.composed}
             wanted += f" by {', '.join(sorted(methods))}" if methods else ""
             worst = "; ".join(f"{self._with_example(why)}: {number:,}" for why, number in dropped.most_common(3))
             hint = ". With team_draft, a scheme such as 'binary' needs no ranks" if self.lacks_ranks else ""
@@ -403,7 +403,7 @@ class TallyCollector:
             events = str(scoring.counting)
             return About(*subject, "", "", events, None, True, scoring.examination, values, guarded, joined)
         rankers = len(design.rankers)
-        method, scheme = scoring.chosen(composed).text, scoring.label(design.experiment, composed, rankers)
+        method, scheme = scoring.resolve_method(composed).text, scoring.label(design.experiment, composed, rankers)
         is_linear = scoring.scheme_of(composed, rankers).form.linear
         values, events = scoring.counting.values, str(scoring.counting)
         return About(

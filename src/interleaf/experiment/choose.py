@@ -59,18 +59,17 @@ def _refuse(experiment: Experiment, remedies: Mapping[str, str]) -> None:
 
 def _check_rankers(experiment: Experiment) -> None:
     """Raise ExperimentError if there are too few or too many rankers, units or rankers in a list."""
-    rankers, least_most = experiment.rankers, experiment.chosen.rankers
+    rankers, method, size = experiment.rankers, experiment.resolved_method, experiment.rankers_per_list
     if len(rankers) < MIN_CHOSEN:
         remedy = f"give {MIN_CHOSEN} to {MAX_CHOSEN:,} rankers; compare two rankers with the mode 'compare'"
         raise ExperimentError("rankers", rankers, remedy)
-    least, most = least_most[0], least_most[1] or MAX_MIXED
-    if not least <= 2 <= experiment.mixed <= most:
-        remedy = f"{experiment.method} mixes {least} to {most} rankers, and a choice mixes 2 to max_mixed; give another"
-        raise ExperimentError("method" if least > 2 else "max_mixed", experiment.max_mixed, remedy)
-    if experiment.scheme is None and experiment.chosen.scheme(None, 2) != experiment.chosen.scheme(
-        None, experiment.mixed
-    ):
-        offered = join_names(experiment.chosen.method.schemes_for(experiment.mixed))
+    min_rankers, max_rankers = method.rankers[0], method.rankers[1] or MAX_MIXED
+    if not min_rankers <= 2 <= size <= max_rankers:
+        sizes = f"{min_rankers} to {max_rankers} rankers"
+        remedy = f"{experiment.method} mixes {sizes}, and a choice mixes 2 to max_mixed; give another"
+        raise ExperimentError("method" if min_rankers > 2 else "max_mixed", experiment.max_mixed, remedy)
+    if experiment.scheme is None and method.scheme(None, 2) != method.scheme(None, size):
+        offered = join_names(method.method.schemes_for(size))
         remedy = f"lists of two and of more rankers have different schemes in {experiment.method}; give {offered}"
         raise ExperimentError("scheme", None, remedy)
     if experiment.planned_units is not None and experiment.planned_units <= len(rankers):

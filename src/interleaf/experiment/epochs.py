@@ -120,14 +120,16 @@ def _draw_groups(
         return (RankerGroup((names[0],), number),)
     key = key_of((experiment.name, version, _SALT, epoch))
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(bytes_of(key))))
-    size = min(experiment.mixed, len(left))
+    size = min(experiment.rankers_per_list, len(left))
     per_group = -(-size // 2)
     algorithm = ALGORITHMS[experiment.algorithm]
     state = algorithm.start(1, len(left), generator)
     pairs, _ = draw_epoch(algorithm, state, wins[None].astype(np.float64), number * per_group, generator)
     rows = _with_comparisons(pairs[0].reshape(number, 2 * per_group), len(left), nearly, generator)
-    drawn = Counter(_groups(rows, size))
-    return tuple(RankerGroup(tuple(names[place] for place in group), draws) for group, draws in sorted(drawn.items()))
+    draw_counts = Counter(_groups(rows, size))
+    return tuple(
+        RankerGroup(tuple(names[place] for place in group), draws) for group, draws in sorted(draw_counts.items())
+    )
 
 
 def _with_comparisons(

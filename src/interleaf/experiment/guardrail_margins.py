@@ -46,7 +46,7 @@ def check_guardrails(experiment: Experiment) -> None:
     if not experiment.holdout and experiment.mode != ONE_LIST:
         remedy = f"they compare arms, and there is one arm only; give a holdout, such as 0.1, or mode {ONE_LIST!r}"
         raise ExperimentError("guardrails", dict(experiment.guardrails), remedy)
-    if ZERO_RESULTS in experiment.guardrails and experiment.chosen.stops_early:
+    if ZERO_RESULTS in experiment.guardrails and experiment.resolved_method.stops_early:
         remedy = (
             f"with {experiment.method}, a search with an empty ranking is a fallback, so no list of the arms is empty; "
             f"give another value of fill, or leave {ZERO_RESULTS!r} out"

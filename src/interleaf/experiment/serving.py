@@ -110,7 +110,7 @@ def plan_list(experiment: Experiment, version: int, request: Request, group: Cho
     unit = request.unit if request.unit is not None else request.impression
     if experiment.mode == CHOOSE and group is None:
         return Shown(unmixed_page(experiment, request), FALLBACK, None)
-    needed = experiment.needed if group is None else group.rankers
+    needed = experiment.needed_rankers if group is None else group.rankers
     available = _complete_rankings(experiment, request, None if group is None else needed)
     missing = _find_missing(experiment, request, available, needed)
     if group is not None and missing:
@@ -127,7 +127,7 @@ def plan_list(experiment: Experiment, version: int, request: Request, group: Cho
     if arm == INTERLEAVED:
         mixed = (experiment.name, version, unit)
         rankings = available if group is not None else _as_mode(experiment, available, mixed, size)
-        chosen = experiment.chosen
+        chosen = experiment.resolved_method
     else:
         rankings, chosen = available, show_unchanged(shown_ranker)
     _check_drawable(rankings, chosen, request.page)
@@ -146,18 +146,18 @@ def draw_lists(planned: Sequence[Shown]) -> None:
     """Draw the lists that are planned, those of short rankings together."""
     alike = defaultdict[tuple[Any, ...], list[tuple[Shown, Noted]]](list)
     for shown in planned:
-        if isinstance(noted := shown.noted, Noted):
-            rankers, longest = len(noted.rankings), max(map(len, noted.rankings.values()))
+        if isinstance(note := shown.noted, Noted):
+            rankers, longest = len(note.rankings), max(map(len, note.rankings.values()))
             alone = id(shown) if rankers * longest > MAX_TOGETHER else 0
-            alike[noted.chosen.text, noted.length, rankers, alone, longest > 0].append((shown, noted))
+            alike[note.chosen.text, note.length, rankers, alone, longest > 0].append((shown, note))
     for (_, length, *_), some in alike.items():
-        rankings, keys = [noted.rankings for _, noted in some], [noted.key for _, noted in some]
-        for (shown, noted), drawn in zip(some, _draw_alike(rankings, some[0][1].chosen, length, keys), strict=True):
-            noted.drawn, request = drawn, noted.request
+        rankings, keys = [note.rankings for _, note in some], [note.key for _, note in some]
+        for (shown, note), drawn_list in zip(some, _draw_alike(rankings, some[0][1].chosen, length, keys), strict=True):
+            note.drawn, request = drawn_list, note.request
             if shown.arm == INTERLEAVED:
-                names = drawn.problem.rankers
-                shown.arm = noted.about["arm"] = arm_of(noted.chosen.text, names, drawn.teams, noted.key)
-            shown.documents = _page(drawn.documents, request.fixed, noted.about["k"], request.page)
+                names = drawn_list.problem.rankers
+                shown.arm = note.about["arm"] = arm_of(note.chosen.text, names, drawn_list.teams, note.key)
+            shown.documents = _page(drawn_list.documents, request.fixed, note.about["k"], request.page)
 
 
 def _draw_alike(
@@ -211,8 +211,8 @@ def extend_list(
     rankings = dict(zip(row["rankers"], row["rankings"], strict=True))
     chosen = resolve(row["method"])
     _check_drawable(rankings, chosen, page)
-    (drawn,) = _draw_alike([rankings], chosen, count_free_ranks(size * page, fixed), [row["key"]])
-    longer = dict(row) | drawn.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
+    (drawn_list,) = _draw_alike([rankings], chosen, count_free_ranks(size * page, fixed), [row["key"]])
+    longer = dict(row) | drawn_list.interleaving().to_dict(rankings=True, probability=False) | {"page": page}
     if added:
         longer["fixed"] = {str(rank): document for rank, document in fixed.items()}
     return Shown(_page(longer["documents"], fixed, size, page), arm, longer)
@@ -262,7 +262,7 @@ def _complete_rankings(experiment: Experiment, request: Request, only: Sequence[
 
 def _find_missing(experiment: Experiment, request: Request, available: Rankings, needed: Sequence[str]) -> list[str]:
     """The rankers that did not answer, or found nothing, if one empty ranking would make the mixed list empty."""
-    answers, stops_early = request.rankings, experiment.chosen.stops_early
+    answers, stops_early = request.rankings, experiment.resolved_method.stops_early
     return [name for name in needed if answers.get(name) is None or (stops_early and not available[name])]
 
 

@@ -248,7 +248,7 @@ class Experiment:
             raise ExperimentError("rankers", self.rankers, f"{self.method} compares {least} to {most or MAX_RANKERS}")
         try:
             if self.mode != ONE_LIST:
-                chosen.scheme(self.scheme, self.mixed)
+                chosen.scheme(self.scheme, self.rankers_per_list)
         except InterleafError as error:
             setting = "scheme" if self.scheme else "method"
             raise ExperimentError(setting, getattr(self, setting), str(error)) from None
@@ -267,7 +267,7 @@ class Experiment:
         for kind in self.events:
             if kind.startswith(VALUE_OF):
                 raise ExperimentError("events", kind, f"metrics of values begin with {VALUE_OF!r}; rename this kind")
-        offered = self.chosen.method.schemes_for(self.mixed)
+        offered = self.resolved_method.method.schemes_for(self.rankers_per_list)
         if self.values and self.mode != ONE_LIST and not any(scheme_of(name).form.adds_up for name in offered):
             raise ExperimentError(
                 "values", self.values, f"{self.method} has no scheme that adds up clicks; use another"
@@ -289,7 +289,8 @@ class Experiment:
 
     def _check_margins(self) -> None:
         """Check the margin, and the guardrails."""
-        scheme = None if self.mode == ONE_LIST else self.chosen.scheme(self.scheme_of(WEIGHTED), self.mixed)
+        method, name = self.resolved_method, self.scheme_of(WEIGHTED)
+        scheme = None if self.mode == ONE_LIST else method.scheme(name, self.rankers_per_list)
         if scheme is not None and not scheme.form.linear and self.margin >= 1:
             remedy = f"by the scheme {scheme.name!r} a preference is at most 1, so all rankers would be alike; give a "
             raise ExperimentError("margin", self.margin, f"{remedy}number below 1, such as {MARGIN:g}")
@@ -323,7 +324,7 @@ class Experiment:
                 raise ExperimentError("rankers", self.rankers, remedy)
 
     @cached_property
-    def chosen(self) -> ResolvedMethod:
+    def resolved_method(self) -> ResolvedMethod:
         """The method, resolved."""
         return resolve(self.method)
 
@@ -350,7 +351,7 @@ class Experiment:
         return 0 if metric == self.primary else len(self.metrics) - 1
 
     @property
-    def mixed(self) -> int:
+    def rankers_per_list(self) -> int:
         """How many rankers are mixed into one list, at most."""
         return min(self.max_mixed, len(self.rankers)) if self.mode == CHOOSE else len(self.rankers)
 
@@ -360,7 +361,7 @@ class Experiment:
         return round(self.window_minutes * 60 * 1_000_000)
 
     @property
-    def needed(self) -> tuple[str, ...]:
+    def needed_rankers(self) -> tuple[str, ...]:
         """Rankers whose rankings are required to mix: some checks of the set-up need only the control's."""
         return (self.control,) if self.mode in (AA, LOSER) else self.rankers
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from interleaf.errors import DataError, join_names
 from interleaf.methods.registry import FOREIGN
 from interleaf.stable_codes import Code, Note
+from interleaf.tables import percent
 
 if TYPE_CHECKING:
     from interleaf.log.files import Paths
@@ -93,7 +94,7 @@ class ImportNote(Code):
     ONE_CONFIGURATION = "one_configuration", "list of one configuration", "each is an arm, as in an A/B test"
     UNKNOWN_CONFIGURATION = "unknown_configuration", "list of an unknown configuration", "left out; log search_config"
     TWO_OWNERS = "two_owners", "hit with two owners", "the first one counts"
-    JOIN_RATE = "join_rate", "{:.1%} of events with an object_id have it among their query's hits{}"
+    JOIN_RATE = "join_rate", "{} of events with an object_id have it among their query's hits{}"
     ORDINALS = "ordinals", "ordinals{} {}"
     UNIT = "unit", "the unit is the {}"
     WITHOUT_RANKS = (
@@ -181,7 +182,7 @@ def _join_note(rate: float) -> Note:
         ": LOW. Without object_id_field, the plugin logs Lucene's document numbers as hits; set it to the field whose "
         "values events carry as object_id"
     )
-    return ImportNote.JOIN_RATE.note(rate, "" if rate >= LOW_JOIN_RATE else low)
+    return ImportNote.JOIN_RATE.note(percent(rate, 1), "" if rate >= LOW_JOIN_RATE else low)
 
 
 @dataclass(frozen=True)

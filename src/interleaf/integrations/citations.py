@@ -109,7 +109,7 @@ def log_citations(
     Documents may be left out or sorted after retrieval: their metadata says where they were shown. Each passage counts
     once, also if an answer is logged twice. If the log cannot be written, the answer is still fine: `logged` is None.
     """
-    found, events = _read(answer, documents, pattern)
+    citations, events = _read(answer, documents, pattern)
     if isinstance(log, AsyncClient):
         raise DataError("an AsyncClient works in event loops only; use log_citations_async")
     try:
@@ -119,8 +119,8 @@ def log_citations(
             for event in events:
                 log.event(**event)
     except (InterleafError, OSError):
-        return _fail(found)
-    return Citations(found.numbers, found.unknown, len(events))
+        return _fail(citations)
+    return Citations(citations.numbers, citations.unknown, len(events))
 
 
 async def log_citations_async(
@@ -129,12 +129,12 @@ async def log_citations_async(
     """`log_citations` for event loops."""
     if not isinstance(log, AsyncClient):
         return await asyncio.to_thread(log_citations, log, answer, list(documents), pattern)
-    found, events = _read(answer, documents, pattern)
+    citations, events = _read(answer, documents, pattern)
     try:
         await log.events(events)
     except (InterleafError, OSError):
-        return _fail(found)
-    return Citations(found.numbers, found.unknown, len(events))
+        return _fail(citations)
+    return Citations(citations.numbers, citations.unknown, len(events))
 
 
 def _fail(found: Citations) -> Citations:
@@ -147,9 +147,9 @@ def _read(
 ) -> tuple[Citations, list[dict[str, Any]]]:
     """The citations of an answer, and their events; documents that were not logged have none."""
     places = [place_of(document) or ShownPassage(None, number, "") for number, document in enumerate(documents, 1)]
-    found = find_citations(answer, [place.document for place in places], pattern)
-    cited = [places[number - 1] for number in found.numbers]
-    return found, [
+    citations = find_citations(answer, [place.document for place in places], pattern)
+    cited = [places[number - 1] for number in citations.numbers]
+    return citations, [
         {
             "impression": place.impression,
             "kind": CITATION,

@@ -75,8 +75,8 @@ class HaystackRetriever:
 
 
 def _inputs(query: str, filters: dict[str, Any] | None, top_k: int | None) -> dict[str, Any]:
-    given = {"query": query, "filters": filters, "top_k": top_k}
-    return {name: value for name, value in given.items() if value is not None}
+    inputs = {"query": query, "filters": filters, "top_k": top_k}
+    return {name: value for name, value in inputs.items() if value is not None}
 
 
 def _check_inputs(retriever: Any, inputs: dict[str, Any]) -> None:

@@ -63,11 +63,11 @@ class LangChainRetriever(BaseRetriever):
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         calls: dict[str, Any] = {}
-        given = kwargs.pop(_CONFIG)
+        config = kwargs.pop(_CONFIG)
         for name, one in self._retrievers.items():
             manager = run_manager if _is_async(one) else run_manager.get_sync()
             call = one.ainvoke if _is_async(one) else one.invoke
-            calls[name] = partial(call, query, patch_config(given, callbacks=manager.get_child()), **kwargs)
+            calls[name] = partial(call, query, patch_config(config, callbacks=manager.get_child()), **kwargs)
         passages = await self._mixer.retrieve_async(query, *_asker(run_manager.metadata), calls)
         return [_add_place(one) for one in passages]
 

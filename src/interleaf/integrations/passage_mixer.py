@@ -150,11 +150,11 @@ class PassageMixer:
         if not answers.documents:
             return []
         try:
-            found, documents = self._identify_all(answers)
-            mixed = self._log.mix(self._question(text, unit, session), found)
+            rankings, documents = self._identify_all(answers)
+            mixed = self._log.mix(self._question(text, unit, session), rankings)
             return self._passages(mixed, documents)
         except Exception:
-            return self._unmixed(answers)
+            return self._show_control(answers)
 
     async def retrieve_async(
         self, text: str, unit: object, session: object, calls: Mapping[str, Call]
@@ -164,11 +164,11 @@ class PassageMixer:
         if not answers.documents:
             return []
         try:
-            found, documents = self._identify_all(answers)
-            mixed = await self._log.mix_async(self._question(text, unit, session), found)
+            rankings, documents = self._identify_all(answers)
+            mixed = await self._log.mix_async(self._question(text, unit, session), rankings)
             return self._passages(mixed, documents)
         except Exception:
-            return self._unmixed(answers)
+            return self._show_control(answers)
 
     def _check(self, answers: Answers) -> Answers:
         """Count what went wrong; raise the error of the control if nobody answered."""
@@ -210,7 +210,7 @@ class PassageMixer:
         shown = enumerate(mixed.documents, 1)
         return [Passage(documents[name], name, rank, mixed.impression) for rank, name in shown]
 
-    def _unmixed(self, answers: Answers) -> list[Passage]:
+    def _show_control(self, answers: Answers) -> list[Passage]:
         """The documents of the control, or of the first that answered, as they are."""
         logger.error("passages could not be mixed", exc_info=True)
         self._count(FallbackCode.NOT_MIXED)

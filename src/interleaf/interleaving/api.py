@@ -143,11 +143,11 @@ class Interleaving:
         count = len(self.documents)
         teams = np.full(count, -1, np.int32) if self.teams is None else np.array(self.teams, np.int32)
         choices = np.zeros(count, np.int32) if self.choices is None else np.array(self.choices, np.int32)
-        known = self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices
+        fields = self.ranks, teams, np.array(self.lengths, np.int32), self.union, choices
         if not unshown:
-            return Impression.of(*known)
+            return Impression.of(*fields)
         words = None if self.key is None else np.frombuffer(bytes_of(self.key), "<u8")
-        return Impression.of(*known, self.unshown_ranks, words)
+        return Impression.of(*fields, self.unshown_ranks, words)
 
     def to_dict(self, rankings: bool = False, probability: bool = True) -> dict[str, Any]:
         """A mapping for JSON, with the names of the log's columns, and with the input rankings if `rankings` is true.
@@ -286,8 +286,8 @@ def draw_all(
     if len(rankings) == 1 or kernels.prepare is not None or not calls.is_compiled(kernels.compose_batch):
         return [draw(one, chosen, k, key) for one, key in zip(rankings, keys, strict=True)]
     problems = [CheckedRankings(tuple(one), tuple(map(tuple, one.values())), ()) for one in rankings]
-    drawn = zip(problems, keys, calls.batch.draw(chosen, problems, k, keys), strict=True)
-    return [DrawnList(chosen, problem, key, *fields) for problem, key, fields in drawn]
+    rows = zip(problems, keys, calls.batch.draw(chosen, problems, k, keys), strict=True)
+    return [DrawnList(chosen, problem, key, *fields) for problem, key, fields in rows]
 
 
 def credit(shown: Interleaving, clicks: Iterable[int], scheme: str | None = None) -> Outcome:

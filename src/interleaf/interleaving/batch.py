@@ -295,8 +295,8 @@ def impressions_of(shown: InterleavedBatch, schemes: Iterable[Scheme]) -> Impres
     unshown = None
     if any("unshown_ranks" in method.needs_of(scheme) for scheme in schemes):
         unshown = unshown_ranks(shown.rankings, shown.queries, shown.documents, shown.counts, shown.choices)
-    known = shown.ranks, teams, shown.lengths, shown.union, shown.choices
-    return Impression.of(*known, unshown, _words(shown.keys))
+    fields = shown.ranks, teams, shown.lengths, shown.union, shown.choices
+    return Impression.of(*fields, unshown, _words(shown.keys))
 
 
 def _words(keys: Sequence[str]) -> Array:

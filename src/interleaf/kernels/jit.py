@@ -238,7 +238,7 @@ def _bits(state: Any) -> Any:
 
 @overload(plain_form.pick)
 def _pick(randomness: Any, n: Any) -> Any:
-    def compiled(randomness: Any, n: Any) -> Any:
+    def pick(randomness: Any, n: Any) -> Any:
         if n == 1:
             return 0
         choices = np.uint64(n)
@@ -249,7 +249,7 @@ def _pick(randomness: Any, n: Any) -> Any:
                 product = (_bits(randomness) >> _32) * choices
         return np.int64(product >> _32)
 
-    return compiled
+    return pick
 
 
 inline_kernel(plain_form.pick_weighted)
@@ -258,29 +258,29 @@ inline_kernel(plain_form.find_weighted)
 
 @overload(plain_form.pick_from)
 def _pick_from(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
-    def compiled(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
+    def pick_from(randomness: Any, weights: Any, n: Any, total: Any) -> Any:
         return plain_form.find_weighted(weights, n, np.float64(_bits(randomness) >> _11) * _UNIT * total)
 
-    return compiled
+    return pick_from
 
 
 @overload(plain_form.toss)
 def _toss(randomness: Any, probability: Any) -> Any:
-    def compiled(randomness: Any, probability: Any) -> Any:
+    def toss(randomness: Any, probability: Any) -> Any:
         return np.float64(_bits(randomness) >> _11) * _UNIT < probability
 
-    return compiled
+    return toss
 
 
 @overload(plain_form.derive)
 def _derive(words: Any, number: Any) -> Any:
-    def compiled(words: Any, number: Any) -> Any:
+    def derive(words: Any, number: Any) -> Any:
         state = np.zeros(3, np.uint64)
         state[0] = mix(words[0] ^ mix(np.uint64(number)))
         state[1] = mix(words[1] + state[0])
         return state
 
-    return compiled
+    return derive
 
 
 _OVERLOADS = (_pick, _pick_from, _toss, _derive)  # kernels call them by the names of their plain forms

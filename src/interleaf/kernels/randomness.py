@@ -216,8 +216,8 @@ class Tree:
                 self._path.pop()
             if not self._path:
                 return
-            choices, taken = self._path[-1]
-            self._path[-1] = choices, taken + 1
+            choices, branch = self._path[-1]
+            self._path[-1] = choices, branch + 1
 
     def pick(self, n: int) -> int:
         return self._branch(lambda: [(i, Fraction(1, int(n))) for i in range(n)])
@@ -234,8 +234,8 @@ class Tree:
     def _branch(self, choices_of: Callable[[], list[tuple[int, Fraction]]]) -> int:
         if self._depth == len(self._path):
             self._path.append((choices_of(), 0))
-        choices, taken = self._path[self._depth]
+        choices, branch = self._path[self._depth]
         self._depth += 1
-        value, probability = choices[taken]
+        value, probability = choices[branch]
         self._probability *= probability
         return value

@@ -249,7 +249,7 @@ def _whole(columns: pa.Schema) -> pa.Schema:
 def cut_batches(batches: Iterable[pa.RecordBatch], projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
     """The wanted columns, in batches of at most `batch_size` rows; nothing is copied."""
     for batch in batches:
-        names = projection.wanted([name for name in batch.schema.names if not batch.column(name).null_count])
+        names = projection.select([name for name in batch.schema.names if not batch.column(name).null_count])
         places = [place for place, name in enumerate(batch.schema.names) if is_wanted(name, names)]
         whole = with_defaults(normalise(batch.select(places)), DEFAULTS, names)
         for start in range(0, batch.num_rows, batch_size):

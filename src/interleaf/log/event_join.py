@@ -109,7 +109,7 @@ class EventLines:
     >>> from datetime import UTC
     >>> lines = EventLines()
     >>> lines.add([("i-1", {"kind": "click", "rank": 3, "time": datetime(2026, 11, 15, tzinfo=UTC)})])
-    >>> lines.of("i-1")[0]["rank"], lines.of("i-2"), lines.unmatched
+    >>> lines.of("i-1")[0]["rank"], lines.of("i-2"), lines.unmatched_count
     (3, [], 0)
     >>> lines.close()
     """
@@ -150,7 +150,7 @@ class EventLines:
         return events
 
     @property
-    def unmatched(self) -> int:
+    def unmatched_count(self) -> int:
         """How many events belong to no impression that was looked up."""
         count: int = self._database.execute("SELECT count(*) FROM events WHERE matched = 0").fetchone()[0]
         return count
@@ -253,7 +253,7 @@ class JoinedLines:
 
     def batches(self, file: LogFile, projection: Projection, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns of the impressions of a file, with all their events."""
-        names = projection.wanted(PROMISED)
+        names = projection.select(PROMISED)
         wanted = [column for column in schema.COLUMNS if is_wanted(column.name, names)]
         folder_columns = {name: value.as_py() for name, value in file.folder_columns.items()}
         objects = self._objects(file)
@@ -318,7 +318,7 @@ class JoinedLines:
         """Count events without an impression, note if there are no events, and raise an error if no line is usable."""
         if self._impressions and not self._have_events and not self._lines.count:
             self._counts.assumptions[schema.NO_EVENT_LINES] = None
-        if unmatched := self._lines.unmatched:
+        if unmatched := self._lines.unmatched_count:
             self._counts.events[EventFate.UNMATCHED] += unmatched
         if self._counts.examples and not self._impressions and not self._lines.count:
             example = next(iter(self._counts.examples.values()))

@@ -35,8 +35,8 @@ def find_continued(paged: Iterable[pa.Array], rows_of: Callable[[pa.Array], Iter
     wanted = pa.chunked_array(paged, pa.string()).unique()
     if not len(wanted):
         return wanted
-    found = pa.chunked_array(rows_of(wanted), pa.string()).value_counts()
-    return found.field("values").filter(pc.greater(found.field("counts"), 1))
+    row_counts = pa.chunked_array(rows_of(wanted), pa.string()).value_counts()
+    return row_counts.field("values").filter(pc.greater(row_counts.field("counts"), 1))
 
 
 def paged_ids(batch: pa.RecordBatch) -> pa.Array:
@@ -75,10 +75,10 @@ class PageJoiner:
 
     def hold(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Hold back the rows of impressions with several pages; returns the other rows."""
-        held = rows_among(batch, self.continued)
-        if not held.num_rows:
+        rows = rows_among(batch, self.continued)
+        if not rows.num_rows:
             return batch
-        self._held.append(held)
+        self._held.append(rows)
         return rows_among(batch, self.continued, among=False)
 
     def join(self) -> Iterator[pa.RecordBatch]:
@@ -125,8 +125,8 @@ def join_pages(rows: Iterable[Row], lines: Sequence[Row] = ()) -> tuple[Row, lis
             parts.append(row)
             longest = max(longest, row, key=lambda one: len(one["documents"] or ()))
     names = dict.fromkeys(name for row in parts for name in row)
-    known = {name: next((row[name] for row in parts if row.get(name) is not None), None) for name in names}
-    joined = known | {name: longest.get(name) for name in _OF_LONGEST if name in known}
+    first_values = {name: next((row[name] for row in parts if row.get(name) is not None), None) for name in names}
+    joined = first_values | {name: longest.get(name) for name in _OF_LONGEST if name in first_values}
     events = merge_events([*_different(row["events"] for row in parts), *lines])
     copies = sum(len(row["events"] or ()) for row in parts) + len(lines) - len(events)
     if lines:
@@ -157,11 +157,11 @@ def _continues(one: Row, other: Row) -> bool:
 
 def _different(lists: Iterable[list[Row] | None]) -> list[Row]:
     """The events of several rows; equal events without an id in different rows are one event."""
-    found: list[Row] = []
+    different: list[Row] = []
     for events in lists:
-        before = list(found)
-        found += [event for event in events or () if event.get("event") is not None or event not in before]
-    return found
+        before = list(different)
+        different += [event for event in events or () if event.get("event") is not None or event not in before]
+    return different
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -137,7 +137,7 @@ def batches(
     with open_parquet(file, metadata=metadata, read_dictionary=leaves(paths, REPEATED)) as parquet:
         for names, groups in groupby(
             range(metadata.num_row_groups) if only is None else only,
-            key=lambda group: projection.wanted([*_whole(metadata.row_group(group), paths), *added]),
+            key=lambda group: projection.select([*_whole(metadata.row_group(group), paths), *added]),
         ):
             read = None if names is None else leaves(paths, names)
             for group in groups:  # one by one, because Arrow cannot merge nested dictionaries of two row groups

@@ -220,7 +220,7 @@ def problems_of(schema: pa.Schema) -> list[str]:
 def assumptions_of(schema: pa.Schema) -> list[str]:
     """The codes of the assumptions needed to read a log with this schema."""
     types = {field.name: field.type for field in schema}
-    found: list[str] = [
+    assumptions: list[str] = [
         code for name, code in (("experiment", NO_EXPERIMENT), ("events", NO_EVENTS)) if name not in types
     ]
     events = types.get("events")
@@ -228,37 +228,37 @@ def assumptions_of(schema: pa.Schema) -> list[str]:
     inside = [field.type for field in fields if field.name == "time"] if pa.types.is_struct(fields) else []
     times = [kind for kind in (types.get("time"), *inside) if kind is not None]
     if any(is_string(kind) or (pa.types.is_timestamp(kind) and kind.tz is None) for kind in times):
-        found.append(NAIVE_TIMES)
-    return found
+        assumptions.append(NAIVE_TIMES)
+    return assumptions
 
 
-def _type_problems(found: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
+def _type_problems(kind_in_file: pa.DataType, wanted: pa.DataType, where: str, column: str) -> Iterator[str]:
     """Types must agree at every level, but may have another width. A column of nulls fits any type."""
-    found = found.value_type if pa.types.is_dictionary(found) else found
-    if found == wanted or pa.types.is_null(found):
+    kind_in_file = kind_in_file.value_type if pa.types.is_dictionary(kind_in_file) else kind_in_file
+    if kind_in_file == wanted or pa.types.is_null(kind_in_file):
         return
-    if column in IDS and pa.types.is_string(wanted) and pa.types.is_integer(found):
+    if column in IDS and pa.types.is_string(wanted) and pa.types.is_integer(kind_in_file):
         return
-    if pa.types.is_map(wanted) and pa.types.is_struct(found):
-        for field in found:
+    if pa.types.is_map(wanted) and pa.types.is_struct(kind_in_file):
+        for field in kind_in_file:
             yield from _type_problems(field.type, wanted.item_type, f"field {field.name!r} of {where}", column)
         return
     if pa.types.is_map(wanted):
-        found = _as_map(found, wanted)
+        kind_in_file = _as_map(kind_in_file, wanted)
     kind, name = next((kind, name) for kind, name in _KINDS if kind(wanted))
-    if not kind(found):
-        yield f"{where} is of type {found}; it should be {wanted}, or at least {name}: convert it"
+    if not kind(kind_in_file):
+        yield f"{where} is of type {kind_in_file}; it should be {wanted}, or at least {name}: convert it"
     elif _is_list(wanted):
-        yield from _type_problems(found.value_type, wanted.value_type, f"an item of {where}", column)
+        yield from _type_problems(kind_in_file.value_type, wanted.value_type, f"an item of {where}", column)
     elif pa.types.is_map(wanted):
-        yield from _type_problems(found.key_type, wanted.key_type, f"a key of {where}", column)
-        yield from _type_problems(found.item_type, wanted.item_type, f"a value of {where}", column)
+        yield from _type_problems(kind_in_file.key_type, wanted.key_type, f"a key of {where}", column)
+        yield from _type_problems(kind_in_file.item_type, wanted.item_type, f"a value of {where}", column)
     elif pa.types.is_struct(wanted):
         for field in wanted:
-            place = found.get_field_index(field.name)
+            place = kind_in_file.get_field_index(field.name)
             if place >= 0:
                 inside = f"field {field.name!r} of {where}"
-                yield from _type_problems(found.field(place).type, field.type, inside, column)
+                yield from _type_problems(kind_in_file.field(place).type, field.type, inside, column)
             elif not field.nullable:
                 yield f"{where} has no field {field.name!r} ({field.type}); it may not be left out"
 
@@ -312,10 +312,10 @@ class Projection(NamedTuple):
     names: Wanted
     spare: dict[str, tuple[str, ...]]
 
-    def wanted(self, present: Collection[str]) -> Wanted:
+    def select(self, present: Collection[str]) -> Wanted:
         """What to read of a file with these columns.
 
-        >>> projection_of(["time", "ranks"], {"rankings": ["ranks"]}).wanted(["time", "rankings"])
+        >>> projection_of(["time", "ranks"], {"rankings": ["ranks"]}).select(["time", "rankings"])
         ('time', 'ranks', 'rankings')
         """
         if self.names is None:
@@ -341,9 +341,9 @@ def projection_of(columns: Iterable[str] | None, spare: Mapping[str, Sequence[st
     if isinstance(columns, str):
         raise DataError(f"columns is {columns!r}, one text; give a list of names")
     names = None if columns is None else tuple(columns)
-    known = {name for field in SCHEMA for name in (field.name, *_inner(field.type, f"{field.name}."))}
+    names_of_schema = {name for field in SCHEMA for name in (field.name, *_inner(field.type, f"{field.name}."))}
     for name in (*(names or ()), *spare):
-        if name not in known:
+        if name not in names_of_schema:
             raise DataError(f"a log has no column {name!r}; the columns are {', '.join(SCHEMA.names)}")
     return Projection(names, {name: tuple(others) for name, others in spare.items()})
 

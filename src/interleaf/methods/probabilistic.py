@@ -101,7 +101,7 @@ def compose(
         if place < length:
             document = rankings[ranker, place]
         else:
-            document = _lacked(places[row], in_list, pick(randomness, lacking[row]))
+            document = _find_lacking(places[row], in_list, pick(randomness, lacking[row]))
         shown[position], teams[position] = document, ranker
         in_list[document] = True
         for row in range(rows):
@@ -141,7 +141,7 @@ def _sum(weights: Array, count: int, zero: Any) -> Any:
 
 
 @inline_kernel
-def _lacked(places: Array, in_list: Array, number: int) -> int:
+def _find_lacking(places: Array, in_list: Array, number: int) -> int:
     """The unshown document with this number, in the order of first appearance, among those that a ranking lacks."""
     document = 0
     while in_list[document] or places[document] > 0 or number > 0:

@@ -150,7 +150,7 @@ def _sessions(pages: QueryPages) -> Sessions:
     return sessions(pages.units, pages.times, pages.times + np.where(pages.any_click, pages.last, 0.0))
 
 
-def _reformulated(pages: QueryPages) -> Array:
+def _mark_reformulated(pages: QueryPages) -> Array:
     return 1.0 - _sessions(pages).is_last
 
 
@@ -160,7 +160,7 @@ def _session_lengths(pages: QueryPages) -> Array:
     return np.where(by_query.is_first, by_query.queries, np.nan)
 
 
-def _skipped(pages: QueryPages) -> Array:
+def _skip_rates(pages: QueryPages) -> Array:
     lowest = pages.clicked.shape[1] - np.argmax(pages.clicked[:, ::-1], axis=1)
     return np.where(pages.any_click, 1 - pages.clicked.sum(axis=1) / lowest, np.nan)
 
@@ -178,11 +178,11 @@ METRICS: dict[str, AbsoluteMetric] = {
     name: AbsoluteMetric(name, title, rises, why, over, MEDIAN if name.endswith("_click") else MEAN, values)
     for name, title, rises, why, over, values in (
         ("abandonment", "Abandonment rate", True, "more bad result sets", _QUERIES, lambda p: 1.0 - p.any_click),
-        ("reformulation", "Reformulation rate", True, "more need to reformulate", _QUERIES, _reformulated),
+        ("reformulation", "Reformulation rate", True, "more need to reformulate", _QUERIES, _mark_reformulated),
         ("session_queries", "Queries per session", True, "more need to reformulate", _SESSIONS, _session_lengths),
         ("clicks", "Clicks per query", False, "fewer relevant results", _QUERIES, lambda p: 1.0 * p.clicked.sum(1)),
         ("clicks_at_1", "Clicks@1", False, "top result is worse", _QUERIES, lambda p: 1.0 * p.clicked[:, 0]),
-        ("skipped", "pSkip", True, "more skipped results", _CLICKED, _skipped),
+        ("skipped", "pSkip", True, "more skipped results", _CLICKED, _skip_rates),
         ("max_reciprocal_rank", "Max reciprocal rank", False, "top results are worse", _CLICKED, _max_inverse),
         ("mean_reciprocal_rank", "Mean reciprocal rank", False, "more need for many clicks", _CLICKED, _mean_inverse),
         ("first_click", "Time to first click", True, "good results are lower", _CLICKED, lambda p: p.first),

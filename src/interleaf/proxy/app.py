@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode, UpstreamError
 from interleaf.proxy.config import SOLR, ProxyConfig
 from interleaf.proxy.fan_out import FanOut
-from interleaf.proxy.metrics import ProxyMetrics
+from interleaf.proxy.monitoring import ProxyMetrics
 from interleaf.proxy.multi_search import END as MULTI_SEARCH, MultiSearch
 from interleaf.proxy.own_pages import PREFIX, EventSources, OwnPages
 from interleaf.proxy.passthrough import (

@@ -111,15 +111,15 @@ def _read_experiment(
     if ("service" in data) == ("log" in data):
         problems.add("experiment", "", ": give the address of a service, or the folder of a log, and not both")
         return None
-    given = {name: value for name, value in data.items() if name in _SETTINGS}
+    settings = {name: value for name, value in data.items() if name in _SETTINGS}
     if "service" in data:
-        for name in given:
+        for name in settings:
             problems.add("experiment", name, ": the service has this setting; leave it out, or give a log")
         return None
     if {"key_file", "spool"} & data.keys():
         problems.add("experiment", "log", ": key_file and spool are for a service; leave them out")
-    used = {name: value for name, value in given.items() if name in LOG_SETTINGS}
-    for name in given:
+    used = {name: value for name, value in settings.items() if name in LOG_SETTINGS}
+    for name in settings:
         if name not in used:
             remedy = "without a service, the proxy does not carry out this setting; leave it out"
             problems.add("experiment", name, f": {remedy} (`interleaf analyze` has options for reports)")

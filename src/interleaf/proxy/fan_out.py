@@ -84,8 +84,8 @@ class FanOut:
         If the deadline is over already, only the control is asked.
         """
         result, deadline = FanOutResult(), began + self._budget
-        asked = list(requests) if time.monotonic() < deadline else [control]
-        tasks = {name: asyncio.ensure_future(self._ask_one(search, requests[name])) for name in asked}
+        names = list(requests) if time.monotonic() < deadline else [control]
+        tasks = {name: asyncio.ensure_future(self._ask_one(search, requests[name])) for name in names}
         try:
             try:
                 result.answers[control] = await tasks[control]

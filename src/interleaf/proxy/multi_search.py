@@ -42,12 +42,12 @@ class MultiSearch:
 
     def searches(self, is_selected: Callable[[str, str], bool]) -> dict[int, Incoming]:
         """The searches that the configuration selects, by their places, each as a request of its own."""
-        found = dict[int, Incoming]()
+        searches = dict[int, Incoming]()
         for place, (line, body) in enumerate(self._pairs):
             one = self._as_request(line, body)
             if one is not None and is_selected("POST", one.path):
-                found[place] = one
-        return found
+                searches[place] = one
+        return searches
 
     def _as_request(self, line: bytes, body: bytes) -> Incoming | None:
         try:
@@ -85,8 +85,8 @@ class MultiSearch:
         """The answer to the whole request; None if no search is selected, BypassError if none can be interleaved."""
         accepted, problems = await self._accept(self.searches(is_selected), accept)
         others = [place for place in range(len(self._pairs)) if place not in accepted]
-        asked = [self._ask_engine(others), *map(build, accepted.values())] if accepted else []
-        outcomes: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
+        calls = [self._ask_engine(others), *map(build, accepted.values())] if accepted else []
+        outcomes: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
         built = dict[int, Built]()
         for place, outcome in zip(accepted, outcomes[1:], strict=True):
             if isinstance(outcome, Built):

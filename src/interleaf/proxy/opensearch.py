@@ -92,9 +92,9 @@ class OpenSearchSearch:
         self._check_fields()
         self._check_sort()
         self.window = self._read_window()
-        kept = {name: value for name, value in self.body.items() if name not in NOT_OF_THE_ORDER}
+        fields = {name: value for name, value in self.body.items() if name not in NOT_OF_THE_ORDER}
         pairs = [pair for pair in self._parameters if pair[0] not in NOT_OF_THE_ORDER]
-        self.digest = digest_of(incoming.path, pairs, kept)
+        self.digest = digest_of(incoming.path, pairs, fields)
         text = find_value(self.body, section.query) if section.query else None
         text = incoming.parameter("q") if text is None else text
         self.query = str(text) if isinstance(text, str | int | float) else self.digest.hex()
@@ -202,15 +202,15 @@ class OpenSearchSearch:
         )
 
     def build(self, control: str, answers: Mapping[str, RankerAnswer], page: Page) -> bytes:
-        found: dict[str, tuple[HitId, Raw]] = {}
+        hits_by_document: dict[str, tuple[HitId, Raw]] = {}
         for name in sorted(answers, key=lambda name: name != control):  # people see a document as the control shows it
             for one, hit in answers[name].hits:
-                found.setdefault(one.id, (one, hit))
+                hits_by_document.setdefault(one.id, (one, hit))
         shown = [*page.before, *page.documents]
-        scores = decrease([found[document][0].score for document in shown])
+        scores = decrease([hits_by_document[document][0].score for document in shown])
         hits = list[dict[str, Any]]()
         for document, score in zip(page.documents, scores[len(page.before) :], strict=True):
-            shown_hit: dict[str, Any] = {**_decode_raw(found[document][1])}
+            shown_hit: dict[str, Any] = {**_decode_raw(hits_by_document[document][1])}
             if score is not None:
                 shown_hit["_score"] = score
                 if "sort" in shown_hit:

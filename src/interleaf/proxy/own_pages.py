@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from interleaf.errors import join_names
 from interleaf.proxy.codes import BypassError
 from interleaf.proxy.config import ProxyConfig
-from interleaf.proxy.metrics import ProxyMetrics
+from interleaf.proxy.monitoring import ProxyMetrics
 from interleaf.proxy.passthrough import BodyReader
 from interleaf.proxy.recorders import Recorder
 from interleaf.proxy.search import ServedLists

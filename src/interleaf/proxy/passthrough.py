@@ -130,10 +130,10 @@ async def forward(upstream: Upstream, exchange: Exchange, more: RawHeaders = ())
     again = incoming.method in IDEMPOTENT or last_part in SEARCHES
     answer = await upstream.send(incoming.method, incoming.target, incoming.headers, exchange.body.content, again=again)
     try:
-        kept = drop_hop_by_hop(answer.headers)
+        headers = drop_hop_by_hop(answer.headers)
         if answer.status in (204, 304):
-            kept = [pair for pair in kept if pair[0].lower() != b"content-length"]
-        await send({"type": "http.response.start", "status": answer.status, "headers": [*kept, *more]})
+            headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
+        await send({"type": "http.response.start", "status": answer.status, "headers": [*headers, *more]})
         try:
             async for chunk in answer.chunks():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})

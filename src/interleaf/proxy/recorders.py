@@ -115,18 +115,18 @@ class LogRecorder:
         return self._running
 
     def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
-        noted, time, settings = shown.noted, datetime.now(UTC), self._running.settings
-        assert isinstance(noted, Noted)
+        note, time, settings = shown.noted, datetime.now(UTC), self._running.settings
+        assert isinstance(note, Noted)
         rule = self._bots.rule(settings, request.unit, seen.user_agent)
         if request.page == 1:
             self._bots.count_impression(settings, request.unit)
 
         def write() -> None:
-            shown_list, name = noted.drawn.interleaving(), request.impression
+            shown_list, name = note.drawn.interleaving(), request.impression
             if request.page > 1:
                 self._writer.next_page(name, shown_list, request.page, time=time, rankings=True)
                 return
-            about = {name: noted.about[name] for name in ("unit", "query", "arm", "page", "fallback_reason")}
+            about = {name: note.about[name] for name in ("unit", "query", "arm", "page", "fallback_reason")}
             about |= {"latency": [seen.latency.get(ranker) for ranker in settings.rankers], "excluded": rule}
             self._writer.impression(shown_list, impression=name, time=time, rankings=True, **about)
 
@@ -162,8 +162,12 @@ class ServiceRecorder:
         self._thread = RecordingThread(dropped)
 
     def running(self) -> Running | None:
-        known = self._client.find_experiment(self._name)
-        return Running(known.settings, known.version) if known is not None and known.state == RUNNING else None
+        experiment = self._client.find_experiment(self._name)
+        return (
+            Running(experiment.settings, experiment.version)
+            if experiment is not None and experiment.state == RUNNING
+            else None
+        )
 
     def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
         body = {
@@ -178,16 +182,19 @@ class ServiceRecorder:
             "time": datetime.now(UTC).isoformat(),
             "version": version,
         }
-        known = {name: value for name, value in body.items() if value is not None}
-        self._thread.put(lambda: self._deliver(known))
+        fields = {name: value for name, value in body.items() if value is not None}
+        self._thread.put(lambda: self._deliver(fields))
 
     def record_event(self, event: Mapping[str, Any]) -> None:
         timed = {"time": datetime.now(UTC).isoformat()} | dict(event)
         self._thread.put(lambda: self._report(timed))
 
     def status(self) -> dict[str, Any]:
-        known = self._client.find_experiment(self._name)
-        state = {"state": None if known is None else known.state, "version": None if known is None else known.version}
+        experiment = self._client.find_experiment(self._name)
+        state = {
+            "state": None if experiment is None else experiment.state,
+            "version": None if experiment is None else experiment.version,
+        }
         client = asdict(self._client.status())
         client["waiting"] += self._thread.waiting
         return {"running": self.running() is not None, **state, **client}

@@ -87,8 +87,8 @@ class ServedLists:
 
     def is_continued(self, served: ServedList, first: int, documents: list[str]) -> bool:
         """Whether these documents are the list so far, and a page that begins in it or behind it."""
-        known = len(served.documents)
-        return first <= known < len(documents) and documents[:known] == served.documents
+        size = len(served.documents)
+        return first <= size < len(documents) and documents[:size] == served.documents
 
 
 Parse = Callable[[Incoming], ParsedSearch]
@@ -200,7 +200,7 @@ class Searches:
             raise BypassError(BypassCode.PAGE_TOO_LARGE)
         if window.first + window.size > section.max_rank:
             raise BypassError(BypassCode.PAGE_TOO_FAR)
-        if window.first and running.settings.chosen.method.depends_on_k:
+        if window.first and running.settings.resolved_method.method.depends_on_k:
             raise BypassError(BypassCode.WHOLE_LISTS)
 
     def _make_requests(self, search: ParsedSearch) -> dict[str, Any]:
@@ -214,17 +214,19 @@ class Searches:
 
     def _mix(self, search: ParsedSearch, running: Running, incoming: Incoming, result: FanOutResult) -> Mixed:
         """Compose the list as the clients and the service do: the same user and query get the same list."""
-        depth, window, method = self.config.requests.depth, search.window, running.settings.chosen.method
-        found = {name: answer.ids for name, answer in result.answers.items()}
-        for name, ids in list(found.items()):
+        depth, window, method = self.config.requests.depth, search.window, running.settings.resolved_method.method
+        ids_by_ranker = {name: answer.ids for name, answer in result.answers.items()}
+        for name, ids in list(ids_by_ranker.items()):
             if len(set(ids)) < len(ids):
                 if name == self.config.control:
                     raise BypassError(FailureCode.REPEATED_DOCUMENT)
                 result.failures[name] = BypassError(FailureCode.REPEATED_DOCUMENT)
-                del found[name], result.answers[name]
-        if not found[self.config.control]:  # its total and facets say that there is nothing: no other hits fit
+                del ids_by_ranker[name], result.answers[name]
+        if not ids_by_ranker[self.config.control]:  # its total and facets say that there is nothing: no other hits fit
             raise BypassError(BypassCode.NO_RESULTS)
-        rankings = {name: found[name][:depth] if name in found else None for name in running.settings.rankers}
+        rankings = {
+            name: ids_by_ranker[name][:depth] if name in ids_by_ranker else None for name in running.settings.rankers
+        }
         served = self.lists.find(_key_of(search, incoming))
         k, page = _divide(window, None if served is None or method.depends_on_k else served.size)
         request = Request(secrets.token_hex(16), incoming.unit, _clean_query(search.query), rankings, k, page)
@@ -237,8 +239,8 @@ class Searches:
         mixed = _count_mixed(shown.arm, rankings, self.config.control)
         end = window.first + window.size
         if len(whole) < end:  # the control's remaining results follow
-            known = set(whole)
-            whole += [document for document in found[self.config.control] if document not in known]
+            in_list = set(whole)
+            whole += [document for document in ids_by_ranker[self.config.control] if document not in in_list]
         return Mixed(whole[window.first : end], whole[: window.first], mixed, shown, request)
 
     def _identify(
@@ -250,9 +252,9 @@ class Searches:
         impression of the first one, if that was shown lately and with the same documents. Else the list so far is an
         impression of its own.
         """
-        noted, window, request = mixed.shown.noted, search.window, mixed.request
-        assert isinstance(noted, Noted)
-        documents = [str(document) for document in noted.drawn.documents]
+        note, window, request = mixed.shown.noted, search.window, mixed.request
+        assert isinstance(note, Noted)
+        documents = [str(document) for document in note.drawn.documents]
         if window.first >= len(documents):  # only results that belong to no ranker
             return None, lambda: False
         key = _key_of(search, incoming)
@@ -261,7 +263,7 @@ class Searches:
         if served is not None and served.size == request.k:
             is_repeat = self.lists.is_repeat(served, window.first, documents[window.first :])
             if is_repeat or self.lists.is_continued(served, window.first, documents):
-                request.impression = noted.about["impression"] = served.impression
+                request.impression = note.about["impression"] = served.impression
                 return served.impression, partial(self.lists.extend, query_keys, served, documents)
         if request.page > 1:
             request.k, request.page = window.first + window.size, 1

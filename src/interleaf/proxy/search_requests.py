@@ -170,8 +170,8 @@ def set_pairs(pairs: Pairs, values: Mapping[str, Sequence[str]]) -> Pairs:
     >>> set_pairs([("q", "shoes"), ("rows", "10")], {"rows": ["50"], "q": []})
     [('rows', '50')]
     """
-    kept = [(name, value) for name, value in pairs if name not in values]
-    return kept + [(name, value) for name, several in values.items() for value in several]
+    others = [(name, value) for name, value in pairs if name not in values]
+    return others + [(name, value) for name, several in values.items() for value in several]
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -241,8 +241,8 @@ def holds(condition: Condition, incoming: Incoming, body: Any) -> bool:
 
 def as_query_id(value: Any) -> str | None:
     """The query id of UBI in the object `ubi` of a request or an answer."""
-    found = value.get("query_id") if isinstance(value, dict) else None
-    return found if isinstance(found, str) and 0 < len(found) <= MAX_QUERY_ID else None
+    query_id = value.get("query_id") if isinstance(value, dict) else None
+    return query_id if isinstance(query_id, str) and 0 < len(query_id) <= MAX_QUERY_ID else None
 
 
 def read_whole(value: Any, least: int = 0) -> int:

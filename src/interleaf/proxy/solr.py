@@ -89,8 +89,8 @@ class SolrSearch:
     @property
     def defaults_request(self) -> EngineRequest:
         """A request without a query, so it finds nothing; the answer has the parameters that the handler adds."""
-        kept = [pair for pair in self._parameters if pair[0] in ("useParams", "wt")]
-        target = self._incoming.path.encode("latin-1") + b"?" + write_pairs([*kept, *ASK_FOR_DEFAULTS])
+        pairs = [pair for pair in self._parameters if pair[0] in ("useParams", "wt")]
+        target = self._incoming.path.encode("latin-1") + b"?" + write_pairs([*pairs, *ASK_FOR_DEFAULTS])
         headers = [pair for pair in self._incoming.headers if pair[0] not in (*NOT_OF_A_RANKER, b"content-type")]
         return EngineRequest(b"GET", target, headers, b"")
 
@@ -99,13 +99,13 @@ class SolrSearch:
             values = msgspec.json.decode(body, type=_Echo).header.params
         except (ValueError, RecursionError):  # also bytes that are not UTF-8
             raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD) from None
-        asked = dict(ASK_FOR_DEFAULTS)
-        if values.get("echoParams") != asked["echoParams"]:  # Solr is set to say less
+        defaults = dict(ASK_FOR_DEFAULTS)
+        if values.get("echoParams") != defaults["echoParams"]:  # Solr is set to say less
             raise BypassError(FailureCode.ANSWER_NOT_UNDERSTOOD)
         pairs = [
             (name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])
         ]
-        return [(name, str(one)) for name, one in pairs if name not in asked]
+        return [(name, str(one)) for name, one in pairs if name not in defaults]
 
     def add_defaults(self, defaults: Pairs) -> None:
         own = {name for name, _ in self._parameters}
@@ -186,14 +186,14 @@ class SolrSearch:
 
     def build(self, control: str, answers: Mapping[str, RankerAnswer], page: Page) -> bytes:
         in_order = [answers[name] for name in sorted(answers, key=lambda name: name != control)]
-        found: dict[str, dict[str, Raw]] = {}
+        hits_by_document: dict[str, dict[str, Raw]] = {}
         for answer in in_order:  # people see a document as the control shows it
             for name, document in answer.hits:
-                found.setdefault(name, document)
-        scores = decrease([_read_score(found[name]) for name in [*page.before, *page.documents]])
+                hits_by_document.setdefault(name, document)
+        scores = decrease([_read_score(hits_by_document[name]) for name in [*page.before, *page.documents]])
         documents = list[dict[str, Any]]()
         for name, score in zip(page.documents, scores[len(page.before) :], strict=True):
-            shown: dict[str, Any] = {**found[name]}
+            shown: dict[str, Any] = {**hits_by_document[name]}
             if score is not None:
                 shown["score"] = score
             if self._adds_id:
@@ -239,8 +239,8 @@ def _read_score(document: Mapping[str, Raw]) -> float | None:
 
 def _pick_highlights(answers: list[RankerAnswer], documents: list[str]) -> dict[str, Raw]:
     """The highlights of the shown documents, of the control where it has them."""
-    found: dict[str, Raw] = {}
+    highlights: dict[str, Raw] = {}
     for answer in answers:
         for name, value in _decode_raw(answer.data[0].get("highlighting", b"{}")).items():
-            found.setdefault(name, value)
-    return {name: found[name] for name in documents if name in found}
+            highlights.setdefault(name, value)
+    return {name: highlights[name] for name in documents if name in highlights}

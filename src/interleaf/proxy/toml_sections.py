@@ -65,10 +65,10 @@ class ConfigProblems:
             self.add(section, "", f" is {data!r:.100}: give a table, [{section}]")
             return None
         settings = fields_of(kind)
-        known = [*settings, *others]
+        names = [*settings, *others]
         for name in data:
-            if name not in known:
-                self.add(section, name, f": there is no such key; there are {suggest(name, known)}")
+            if name not in names:
+                self.add(section, name, f": there is no such key; there are {suggest(name, names)}")
         before, values = len(self.errors), self.check_values(section, data, settings)
         return kind(**values) if len(self.errors) == before else None
 

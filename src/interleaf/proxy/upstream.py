@@ -380,8 +380,8 @@ class Upstream:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._settings.connect_seconds):
-                made = loop.create_connection(UpstreamConnection, self._host, self._port, ssl=self._context)
-                return (await made)[1]
+                connecting = loop.create_connection(UpstreamConnection, self._host, self._port, ssl=self._context)
+                return (await connecting)[1]
         except (OSError, TimeoutError) as problem:
             raise UpstreamError(UpstreamCode.REFUSED, type(problem).__name__) from problem
 

@@ -153,12 +153,12 @@ def _differences(
     sums = tally.scores.sums / ONE
     counts = [tally.arms.get(name, ArmSums.empty()).measures[:, QUERIES] for name in tally.about.rankers]
     if cap is not None:
-        units, rows = tally.units.unordered
+        units, rows = tally.units.entries
         buckets, columns = buckets_of(units), np.rint(cut(rows[:, SUMS:], cap.cap)) / ONE
         sums = np.stack([np.bincount(buckets, column, BUCKETS) for column in columns.T], axis=1)
         places = {name: number for number, name in enumerate(tally.arms)}
-        seen = [rows[:, ARMS] >> places.get(name, MAX_ARMS) & 1 for name in tally.about.rankers]
-        counts = [np.bincount(buckets, one, BUCKETS) for one in seen]
+        is_in_arm = [rows[:, ARMS] >> places.get(name, MAX_ARMS) & 1 for name in tally.about.rankers]
+        counts = [np.bincount(buckets, one, BUCKETS) for one in is_in_arm]
     estimates = []
     for pair, (first, second) in enumerate(zip(pairs.first, pairs.second, strict=True)):
         both = sums[:, first], counts[first], sums[:, second], counts[second]

@@ -219,8 +219,8 @@ def _notes(tally: Tally, settings: ReportSettings) -> Iterator[tuple[NoteCode, s
             f"The log has no ranks, so lists were scored by {about.scheme}: clicks on documents that all rankers show "
             "at the same rank count, and add noise. Log ranks or rankings to leave them out.",
         )
-    known = int(tally.scores.counted[0])
-    if about.method and counted_by(about) == DRAWN_OWNERS and known and known == tally.scores.clicked.sum():
+    scored = int(tally.scores.counted[0])
+    if about.method and counted_by(about) == DRAWN_OWNERS and scored and scored == tally.scores.clicked.sum():
         yield (
             NoteCode.COUNTED_BY_OWNERS,
             "Lists that favoured a ranker are counted by the drawn owners, as the scheme binary_deduped counts them, "

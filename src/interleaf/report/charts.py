@@ -12,7 +12,7 @@ from interleaf import plots
 from interleaf.report.format import MAX_LETTERS, Names, count, format_signed, share
 from interleaf.report.layout import MAX_NAMED, OTHERS, share_rows
 from interleaf.report.model import Comparison, ReportData
-from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, shown
+from interleaf.report.sections import Labelled, interval_name, pair_label, pick_furthest, points_shown, select_pairs
 from interleaf.stats.compare import Interval
 
 Row = dict[str, Any]
@@ -75,7 +75,7 @@ def charts(report: ReportData) -> dict[str, list[Chart]]:
 
 def forest_rows(report: ReportData, names: Names) -> list[Row]:
     """The pairs that are shown and have an estimate, with their intervals."""
-    labelled = _label(shown(report), names)
+    labelled = _label(select_pairs(report), names)
     return [_forest_row(label, pair, names) for label, pair in labelled if pair.estimate is not None]
 
 
@@ -113,7 +113,7 @@ def _interval(estimate: float | None, interval: Interval | None, name: str = "es
 def outcome_rows(report: ReportData, names: Names) -> list[Row]:
     """Three rows per pair: how many impressions prefer the first ranker, neither, and the second."""
     rows: list[Row] = []
-    for label, pair in _label(shown(report), names):
+    for label, pair in _label(select_pairs(report), names):
         numbers = [number for number in (pair.wins, pair.ties, pair.losses) if number is not None]
         if len(numbers) < len(OUTCOMES) or not any(numbers):
             continue

@@ -200,15 +200,15 @@ def plan_from_results(
     `gone` are rankers removed by earlier plans. They follow from the sums, unless units were sampled since then; they
     never return.
     """
-    known = last_known(experiment, epoch)
-    steps = walk(ChoiceHistory(sums, experiment.rankers, experiment.confidence), experiment.margin, known)
+    last_epoch = last_known(experiment, epoch)
+    steps = walk(ChoiceHistory(sums, experiment.rankers, experiment.confidence), experiment.margin, last_epoch)
     names = {one.ranker for one in gone}
     exits = (*gone, *(one for one in (steps[-1].exits if steps else ()) if one.ranker not in names))
     nearly = [
         pair for pair in (steps[-1].nearly if steps else ()) if not names & {experiment.rankers[one] for one in pair}
     ]
-    wins, results = count_wins(sums, experiment.rankers, known), digest(sums, experiment.rankers, known)
-    return plan_epoch(experiment, version, epoch, wins, exits, known, results, nearly)
+    wins, results = count_wins(sums, experiment.rankers, last_epoch), digest(sums, experiment.rankers, last_epoch)
+    return plan_epoch(experiment, version, epoch, wins, exits, last_epoch, results, nearly)
 
 
 def count_wins(sums: ChoiceSums, rankers: Sequence[str], last: int) -> Array:
@@ -319,8 +319,8 @@ def _add_regret(result: ChoiceResult, leader: int, others: Sequence[JointCompari
     if regret is None:
         return replace(result, reason=NO_GAPS)
     saved = 1 - regret[0] / regret[1] if regret[1] else 0.0
-    known = int((~np.isnan(gaps)).sum())
-    return replace(result, regret=regret[0], regret_equal_shares=regret[1], regret_saved=saved, regret_rankers=known)
+    compared = int((~np.isnan(gaps)).sum())
+    return replace(result, regret=regret[0], regret_equal_shares=regret[1], regret_saved=saved, regret_rankers=compared)
 
 
 def count_lists(sums: ChoiceSums, rankers: Sequence[str]) -> dict[int, Array]:

@@ -18,6 +18,7 @@ from interleaf.report.rule import interval_of
 from interleaf.report.weights import QueryCells, why_no_cells
 from interleaf.stats.compare import Estimate, difference, estimate
 from interleaf.stats.multiplicity import holm, holm_levels
+from interleaf.tables import percent
 from interleaf.tally import Fact, Tally
 from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.evidence import VISIT_CLICKS, VISIT_EVENTS
@@ -54,11 +55,12 @@ def units_once(data: CheckInput) -> CheckResult:
     p_value = _effect_p_value(tally, units, days)
     differs = p_value is not None and p_value < codes.FAIL_BELOW
     fails = len(odd) + differs > 1 or max(odd, default=0.0) > FAIL_RATIO
-    effect = "" if p_value is None else f"; that both prefer the same ranker has p = {p_value:.2g}"
+    effect = "" if p_value is None else f"; the two groups differ in which ranker they prefer with p = {p_value:.2g}"
     return CheckResult(
         FAILED if fails else WARNING if odd or differs else OK,
-        f"{once.sum():,} units came on one day: {share:.1%} of them clicked, {many:.2f} documents per list; "
-        f"{back.sum():,} came again: they clicked on {share_back:.1%} of days, {many_back:.2f} per list{effect}",
+        f"{once.sum():,} units came on one day: {percent(share, 1)} of them clicked, {many:.2f} documents per list; "
+        f"{back.sum():,} came again: they clicked on {percent(share_back, 1)} of days, "
+        f"{many_back:.2f} per list{effect}",
         "look for bots that take a new id for each visit, and exclude them (exclude)",
     )
 
@@ -76,7 +78,7 @@ def _compare_means(once: Array, back: Array) -> tuple[float, float, float]:
 
 def _by_unit(tally: Tally) -> tuple[Array, Array, Array]:
     """The sampled units, the number of days of each, and their days, impressions and clicks with an event."""
-    keys, values = tally.evidence.visits.unordered
+    keys, values = tally.evidence.visits.entries
     units, places = np.unique(unpack(keys)[0], return_inverse=True)
     events, clicks = (values[:, SUMS + of] / ONE for of in (VISIT_EVENTS, VISIT_CLICKS))
     sums = np.stack([np.bincount(places, of, len(units)) for of in (events > 0, events, clicks)])
@@ -91,7 +93,7 @@ def _effect_p_value(tally: Tally, units: Array, days: Array) -> float | None:
     """The p-value that units that came once and units that came back prefer the same ranker."""
     if not tally.about.method or tally.about.sessions is not None:
         return None
-    hashes, values = tally.units.unordered
+    hashes, values = tally.units.entries
     all_units = unpack(pack(hashes, np.zeros(len(hashes), np.int64)))[0]
     places = np.minimum(np.searchsorted(units, all_units), len(units) - 1)
     used = (units[places] == all_units) & (values[:, VISITS] > 0)
@@ -118,7 +120,7 @@ def effect_over_time(data: CheckInput) -> CheckResult:
     if len(slices.clicked) < 2 or not total:
         return CheckResult(SKIPPED, "the log is too short to compare its parts")
     ends = np.unique(np.searchsorted(np.cumsum(slices.clicked) / total, SPLITS) + 1)
-    keys, values = slices.cells.unordered
+    keys, values = slices.cells.entries
     units, slice_of = unpack(keys)
     unit_of = np.unique(units, return_inverse=True)[1]
     scores = pairs.scores(values[:, SUMS:], tally.about.linear)
@@ -182,8 +184,8 @@ def holds_without_query(data: CheckInput) -> CheckResult | None:
         interval = None if rest is None else interval_of(*rest, data.settings, levels[place])[0]
         text = data.find_text(int(cells.numbers[query])) if data.find_text else None
         figure = (
-            f"without {'one query' if text is None else f'the query {text!r}'} ({share:.1%} of impressions with an "
-            f"event), {one.first} over {one.second} is "
+            f"without {'one query' if text is None else f'the query {text!r}'} "
+            f"({percent(share, 1)} of impressions with an event), {one.first} over {one.second} is "
         )
         if rest is None or interval is None:
             results.append((False, figure + "unknown"))

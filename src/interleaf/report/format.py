@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from interleaf.stats.compare import Interval
-from interleaf.tables import one_line
+from interleaf.tables import one_line, percent
 
 MAX_LETTERS = 32  # of a name: enough to recognise it, few enough for the margin of a chart
 MAX_IN_SENTENCE = 1200
@@ -111,7 +111,7 @@ def share(value: float) -> str:
     >>> share(0.5214)
     '52.1 %'
     """
-    return f"{100 * value:.1f} %"
+    return percent(value, 1)
 
 
 def count(value: float) -> str:

@@ -12,7 +12,7 @@ from interleaf.report.choice_result import ChoiceResult, ChoiceState, RankerStat
 from interleaf.report.format import Names, count, digits, format_signed, several, share, span
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, GuardrailCode, ReportData, Verdict, VerdictCode
 from interleaf.report.sections import MAX_ROWS, Grid, Section, explain_missing, interval_name, say_left_out, write
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 GUARDRAIL_MARKS: dict[str, str] = {
     GuardrailCode.OK: "✓ ok",
@@ -91,7 +91,7 @@ def choice(report: ReportData, names: Names, brief: bool = False) -> Section | N
     if result is None:
         return None
     rows = result.rankers[: MAX_BRIEF if brief else MAX_ROWS]
-    titles = ["share now", "lists", "over the leader", f"{100 * report.confidence:g} % anytime interval", "units"]
+    titles = ["share now", "lists", "over the leader", f"{percent(report.confidence)} anytime interval", "units"]
     grid = Grid("choice", "", ["ranker", "so far", "left after epoch", "upper end then"], titles)
     numbers = {epoch: place for place, epoch in enumerate(sorted({one.epoch for one in result.shares}), 1)}
     for one in rows:
@@ -102,9 +102,14 @@ def choice(report: ReportData, names: Names, brief: bool = False) -> Section | N
         grid.add(names[one.ranker], *cells, reason=one.reason or "it leads")
     epochs = f"{result.epochs} epoch{'s' * (result.epochs != 1)} so far."
     ends = (ENDS,) if any(one.bound is not None for one in rows) else ()
-    told = (epochs, *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"), *ends, say_regret(result))
+    sentences = (
+        epochs,
+        *say_left_out("Shown are", len(rows), len(result.rankers), "rankers"),
+        *ends,
+        say_regret(result),
+    )
     reasons = explain_missing(missing for missing in grid.missing if missing[2] != "it leads")
-    return Section("choice", "The choice", told, (grid.table(),), tuple(map(names.within, reasons)))
+    return Section("choice", "The choice", sentences, (grid.table(),), tuple(map(names.within, reasons)))
 
 
 def _figures(one: RankerState) -> list[str | None]:
@@ -250,7 +255,7 @@ def _facts(report: ReportData) -> tuple[str, ...]:
         f"{units}{planned}",
         f"{count(totals.impressions)} impression{'s' * (totals.impressions != 1)}",
         f"{count(totals.clicked)} with an event",
-        *([report.population] if report.population else []),
+        *([f"the result is {report.population}"] if report.population else []),
     )
 
 

@@ -12,6 +12,7 @@ from interleaf.report.codes import CheckCode, CheckInput, CheckResult, health_ch
 from interleaf.report.model import FAILED, OK, SKIPPED, WARNING, Neutrality, Slot
 from interleaf.stats.compare import difference, jackknife, share_tests
 from interleaf.stats.multiplicity import holm
+from interleaf.tables import percent
 from interleaf.tally import Fact, Tally, bucket_sums
 from interleaf.tally.bucket_sums import ONE
 from interleaf.tally.evidence import ANY, CLICKED, CLICKS, COIN_CLICKS, COIN_SLOTS, DRAFT, SHOWN, SLOTS, rule_of
@@ -24,7 +25,10 @@ MIN_CLICKS = 100  # needed to compare ranks
 MIN_BUCKETS = 20  # buckets with a click: fewer people may have unusual habits
 MATERIAL_LENGTH = 1.1  # ratio of mean lengths of texts: a smaller difference does not warn
 MIN_DIFFERENT = 0.05  # share of lists in which the rankings differ
-_NOT_DRAWN_SO = "lists do not have the method's probabilities: check the code that makes lists, caches and lost lists"
+_NOT_DRAWN_SO = (
+    "some lists are too frequent or too rare for this method: check the code that makes lists, and whether lists are "
+    "cached or lost"
+)
 
 
 def _has_several_owners(tally: Tally) -> bool:
@@ -96,8 +100,8 @@ def fair_lists(data: CheckInput) -> CheckResult:
         return CheckResult(OK, "every ranker owns its share of every position, as far as chance allows")
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"at position {slot.position}, {slot.ranker} owns {slot.share:.1%} ({slot.expected:.1%} expected), "
-        f"adjusted p = {p_value:.2g}: the most unusual share",
+        f"at position {slot.position}, {slot.ranker} owns {percent(slot.share, 1)} "
+        f"({percent(slot.expected, 1)} expected), adjusted p = {p_value:.2g}; no other share is less likely by chance",
         _NOT_DRAWN_SO,
     )
 
@@ -118,8 +122,8 @@ def _fair_tops(tally: Tally) -> CheckResult:
     p_value, place = worst
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"if top documents differ, that of {tally.about.rankers[place]} is first in {tests[place].share:.1%} "
-        f"({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}",
+        f"if top documents differ, that of {tally.about.rankers[place]} is first in "
+        f"{percent(tests[place].share or 0, 1)} ({percent(1 / rankers, 1)} expected), adjusted p = {p_value:.2g}",
         _NOT_DRAWN_SO,
     )
 
@@ -136,7 +140,7 @@ def rankings_differ(data: CheckInput) -> CheckResult | None:
     if data.settings.aa and not differ:
         return CheckResult(SKIPPED, "a ranking is compared with itself, so nothing can differ")
     share = differ / max(int(tally.scores.impressions.sum()), 1)
-    figure = f"in {share:.1%} of lists"
+    figure = f"in {percent(share, 1)} of lists"
     remedy = "the rankers show nearly the same lists: most impressions give no information"
     return CheckResult(WARNING if share < MIN_DIFFERENT else OK, figure, remedy)
 
@@ -224,9 +228,9 @@ def fair_segments(data: CheckInput) -> CheckResult | None:
     (attribute, value), ranker = cells[place]
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {shares[place].share:.1%} of first "
-        f"positions ({1 / rankers:.1%} expected), adjusted p = {p_value:.2g}: the most unusual "
-        f"of {len(segments)} segments",
+        f"where {attribute} is {value}, {tally.about.rankers[ranker]} owns {percent(shares[place].share or 0, 1)} of "
+        f"first positions ({percent(1 / rankers, 1)} expected), adjusted p = {p_value:.2g}; no share in the "
+        f"{len(segments)} segments is less likely by chance",
         "lists of this segment are drawn differently: look for a cache, another client, or lost impressions there",
     )
 
@@ -256,16 +260,17 @@ def clicks_by_ranker(data: CheckInput) -> CheckResult:
     if worst is None:
         reason = "the rankers rarely have the same next document, or the log lacks ranks, teams or lengths"
         if not has_coins:
-            reason = f"in lists of {composed.method.name} no owner of a document is decided by chance"
-        return CheckResult(SKIPPED, f"{reason}: lost clicks of one ranker may go unnoticed; an A/A test can show them")
+            reason = f"{composed.method.name} does not draw at random which ranker owns a document"
+        lost = "the report may not notice that clicks on one ranker's documents are lost"
+        return CheckResult(SKIPPED, f"{reason}, so {lost}; an A/A test can show it")
     p_value, place = worst
     own_rate, rate, _ = tests[place]
     low, high = sorted((own_rate, rate))
     status = codes.grade_p_value(p_value)
     return CheckResult(
         WARNING if status == FAILED and low > MATERIAL_RATIO * high else status,
-        f"of the documents that chance gave to {rankers[place]}, {own_rate:.1%} were clicked, of those that it gave to "
-        f"others {rate:.1%}, adjusted p = {p_value:.2g}",
+        f"of the documents that chance gave to {rankers[place]}, {percent(own_rate, 1)} were clicked, of those "
+        f"that it gave to others {percent(rate, 1)}, adjusted p = {p_value:.2g}",
         remedy,
     )
 
@@ -294,7 +299,7 @@ def clicks_by_rank(data: CheckInput) -> CheckResult:
     highest = 1 + int(np.argmax(np.where(2 * clicked[1:] >= clicked[1:].max(), rates[1:], 0)))
     return CheckResult(
         codes.grade_share(1 - rates[0] / rates[highest] if rates[highest] else 0.0, 0.5, 1 - NEARLY_NONE),
-        f"rank 1 was clicked in {rates[0]:.1%} of lists, rank {highest + 1} in {rates[highest]:.1%}",
+        f"rank 1 was clicked in {percent(rates[0], 1)} of lists, rank {highest + 1} in {percent(rates[highest], 1)}",
         "people usually click the top most: ranks of events may be one too deep, or belong to another list (1 is the "
         "top)",
     )
@@ -305,7 +310,7 @@ def fair_scoring(data: CheckInput) -> CheckResult:
     """Is the credit fair for these lists? If not, score lists with the method that made them."""
     about = data.tally.about
     problem = bias(about.composed, about.method, about.scheme, data.tally.facts.get(Fact.RELAXED, 0) > 0)
-    figure = problem or f"{about.method} by {about.scheme}"
+    figure = problem or f"the credit of {about.method} by the scheme {about.scheme} is fair for these lists"
     remedy = "make and score lists with the same method, and with one that is proved fair (interleaf audit)"
     return CheckResult(WARNING if problem else OK, figure, remedy)
 

@@ -9,6 +9,7 @@ from interleaf.log.drop_reasons import DropReason, EventFate, text_of
 from interleaf.log.schema import TIME_EXAMPLE
 from interleaf.report.codes import CheckCode, CheckInput, CheckResult, grade_share, health_check
 from interleaf.report.model import FAILED, SKIPPED
+from interleaf.tables import percent
 from interleaf.tally import Fact, Tally
 from interleaf.tally.units import CLICKED
 
@@ -29,7 +30,7 @@ def rows_used(data: CheckInput) -> CheckResult:
     repeated = dropped.get(DropReason.REPEATED_IMPRESSION, 0)
     number = dropped.total() - repeated - sum(DropReason.EXCLUDED.details(dropped).values())
     share = number / max(used + number, 1)
-    figure = f"{used:,} of {used + number:,} rows; {share:.2%} could not be used"
+    figure = f"{used:,} of {used + number:,} rows; {percent(share, 2)} could not be used"
     remedy = "fix the code that writes the log; the report lists the reasons and numbers of dropped rows"
     return CheckResult(grade_share(share, WARN_ABOVE, FAIL_ABOVE), figure, remedy)
 
@@ -42,7 +43,7 @@ def _left_out(tally: Tally, cause: Fact, remedy: str) -> CheckResult | None:
         return None
     share = number / (tally.impressions + number)
     status = grade_share(share, WARN_ABOVE, 1.0 if cause == Fact.OTHER_VERSION else FAIL_ABOVE)
-    figure = f"{number:,} of {tally.impressions + number:,} rows ({share:.2%}) are left out: {_causes(counts)}"
+    figure = f"{number:,} of {tally.impressions + number:,} rows ({percent(share, 2)}) are left out: {_causes(counts)}"
     concurrent = tally.facts.get(Fact.CONCURRENT, 0) if cause == Fact.OTHER_VERSION else 0
     if concurrent:
         status = FAILED if concurrent / (tally.impressions + concurrent) > FAIL_ABOVE else status
@@ -99,7 +100,7 @@ def rows_excluded(data: CheckInput) -> CheckResult | None:
         return None
     number = sum(excluded.values())
     total = data.tally.impressions + number
-    figure = f"{number:,} of {total:,} rows ({number / total:.2%}) are excluded by rules: {_causes(excluded)}"
+    figure = f"{number:,} of {total:,} rows ({percent(number / total, 2)}) are excluded by rules: {_causes(excluded)}"
     remedy = "most rows are excluded: check the rules"
     return CheckResult(grade_share(number / total, MAX_EXCLUDED, 1.0), figure, remedy)
 
@@ -178,7 +179,9 @@ def unusable_events(dropped: Mapping[str, int]) -> str:
     return f"{sum(lines.values()):,} lines of events could not be used ({causes})" if lines else ""
 
 
-def _lost(tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE) -> CheckResult:
+def _check_lost(
+    tally: Tally, number: int, remedy: str, warn: float = WARN_ABOVE, fail: float = FAIL_ABOVE
+) -> CheckResult:
     """A check of the share of these events among all events, except those without an impression in any experiment."""
     total = tally.events.total() - tally.events[EventFate.UNPLACED]
     return CheckResult(grade_share(number / max(total, 1), warn, fail), f"{number:,} of {total:,} events", remedy)
@@ -191,7 +194,7 @@ def events_unmatched(data: CheckInput) -> CheckResult:
     """
     causes = sorted(Fact.UNMATCHED.details(data.tally.facts).items())
     remedy = _NAME_IMPRESSION if causes else "their impressions are not in the log: send both, or wait for late files"
-    result = _lost(data.tally, data.tally.events[EventFate.UNMATCHED], remedy)
+    result = _check_lost(data.tally, data.tally.events[EventFate.UNMATCHED], remedy)
     by_cause = "".join(f"; {text_of(cause)}: {number:,}" for cause, number in causes)
     return result._replace(figure=result.figure + by_cause)
 
@@ -203,21 +206,21 @@ def events_not_on_list(data: CheckInput) -> CheckResult | None:
     """
     number = data.tally.events[EventFate.NOT_ON_LIST]
     remedy = "fine for ads; otherwise log the same document ids in both tables"
-    return _lost(data.tally, number, remedy, fail=1.0) if number else None
+    return _check_lost(data.tally, number, remedy, fail=1.0) if number else None
 
 
 @health_check(CheckCode.EVENTS_EARLY, "Events before their impression")
 def events_early(data: CheckInput) -> CheckResult:
     """Does each event come after its impression? If not, look for clocks that differ between machines."""
     remedy = "correct the clocks, or the order in which impressions and events are written"
-    return _lost(data.tally, data.tally.events[EventFate.EARLY], remedy)
+    return _check_lost(data.tally, data.tally.events[EventFate.EARLY], remedy)
 
 
 @health_check(CheckCode.EVENTS_LATE, "Events past the window")
 def events_late(data: CheckInput) -> CheckResult:
     """Do events come within the window? If not, and people take that long, make the window longer."""
     remedy = "they came too late to count; make the window longer if people take that long"
-    return _lost(data.tally, data.tally.events[EventFate.LATE], remedy, fail=1.0)
+    return _check_lost(data.tally, data.tally.events[EventFate.LATE], remedy, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_REPEATED, "Events repeated")
@@ -226,7 +229,7 @@ def events_repeated(data: CheckInput) -> CheckResult:
     Above that, look for code that sends events again and again.
     """
     remedy = "they were sent several times and counted once"
-    return _lost(data.tally, data.tally.events[EventFate.REPEATED], remedy, warn=0.5, fail=1.0)
+    return _check_lost(data.tally, data.tally.events[EventFate.REPEATED], remedy, warn=0.5, fail=1.0)
 
 
 @health_check(CheckCode.EVENTS_IDLE, f"Events {Fact.IDLE.text}")
@@ -236,14 +239,14 @@ def events_idle(data: CheckInput) -> CheckResult | None:
     """
     idle = data.tally.facts.get(Fact.IDLE, 0)
     remedy = "send the kinds that the experiment counts, spelt exactly as in its settings"
-    return _lost(data.tally, idle, remedy, fail=1.0) if idle else None
+    return _check_lost(data.tally, idle, remedy, fail=1.0) if idle else None
 
 
 @health_check(CheckCode.EVENTS_WITHOUT_TIME, f"Events {EventFate.NO_TIME.text}")
 def events_without_time(data: CheckInput) -> CheckResult | None:
     """The times of some events cannot be read. Fix the code that writes the log. Shown only if there are any."""
     number = data.tally.events[EventFate.NO_TIME]
-    result = _lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
+    result = _check_lost(data.tally, number, f"write times in ISO 8601, such as {TIME_EXAMPLE}")
     return result._replace(figure=f"{result.figure} have no time that can be read") if number else None
 
 

@@ -40,7 +40,7 @@ def list_sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> It
     """Wins, losses and ties of impressions, if a sign is fair and known."""
     by, clicked = counted_by(tally.about), int(tally.scores.clicked.sum())
     names = ("wins", "losses", "ties", "delta", "sign_test_p_value")
-    reason = "" if by else _unfair(tally.about, "wins")
+    reason = "" if by else _explain_unfair(tally.about, "wins")
     if unknown := clicked - int(tally.scores.counted[0]):
         reason = reason or f"they are counted by the drawn owners, which {unknown:,} lists with an event do not have"
     sides = np.stack([tally.scores.wins, tally.scores.losses], axis=1)[pairs.order]
@@ -62,7 +62,7 @@ def unit_sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> It
     """
     if counted_by(tally.about) != SCORE:
         names = ("unit_wins", "unit_losses", "unit_sign_test_p_value")
-        reason = _unfair(tally.about, "people who prefer a ranker")
+        reason = _explain_unfair(tally.about, "people who prefer a ranker")
         yield from [[(name, None, reason) for name in names]] * len(pairs.first)
         return
     exact = tally.units.is_exact
@@ -82,7 +82,7 @@ def unit_sides(tally: Tally, pairs: RankerPairs, settings: ReportSettings) -> It
         ]
 
 
-def _unfair(about: About, what: str) -> str:
+def _explain_unfair(about: About, what: str) -> str:
     credit = f"{resolve(about.method).method.name} by {about.scheme}"
     return f"the sign of one impression's credit is not fair under {credit}, so {what} are not counted"
 
@@ -136,8 +136,8 @@ def lifts(tally: Tally, confidence: float, comparisons: Sequence[Comparison]) ->
 
 def _longest(tally: Tally) -> str:
     """The length of the longest list that is used, in words."""
-    given = len(tally.about.examination)
-    return f"the given examination of {given:,} ranks" if given else f"{MAX_RANKS} documents"
+    ranks = len(tally.about.examination)
+    return f"the given examination of {ranks:,} ranks" if ranks else f"{MAX_RANKS} documents"
 
 
 def say_left_out(tally: Tally) -> str:

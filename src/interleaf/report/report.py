@@ -54,11 +54,7 @@ class Report(ReportData):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Make a report from plain data; invalid data raises a DataError, unknown fields are ignored."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            version = data.get("format") if isinstance(data, Mapping) else data
-            raise DataError(
-                f"a stored report says 'format': {FORMAT}, not {version!r}; give what Report.to_dict() made"
-            )
+        _check_format(data)
         try:
             report = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
@@ -100,6 +96,18 @@ class Report(ReportData):
                 value=[segment.value for segment, _ in pairs],
             ),
         }
+
+
+def _check_format(data: Any) -> None:
+    """Raise an error if this is no stored report, or one of a format that this version does not read."""
+    version = data.get("format") if isinstance(data, Mapping) else None
+    if type(version) is not int:
+        raise DataError(
+            "this is not a stored report, because it has no number 'format'; give what Report.to_dict() made"
+        )
+    if version != FORMAT:
+        remedy = "update interleaf" if version > FORMAT else "analyze the log again with this version"
+        raise DataError(f"this report has format {version}, and this version reads format {FORMAT}; {remedy}")
 
 
 def _plain(value: Any, where: str) -> Any:

@@ -231,7 +231,7 @@ def _last_width(planned_looks: int | None, level: float) -> float:
     """The half-width of the interval in standard errors at the planned end, which no plan's size changes."""
     if planned_looks is None:
         return float(sequence.multiplier(1.0, 1.0, 1 - level))
-    return looks.spending(looks.even(planned_looks), 1 - level)[-1]
+    return looks.spending(looks.space_evenly(planned_looks), 1 - level)[-1]
 
 
 def _levels(p_values: Sequence[float | None], adjusted: Sequence[float | None], alpha: float) -> tuple[float, ...]:

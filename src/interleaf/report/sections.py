@@ -13,7 +13,7 @@ from interleaf.methods.registry import DRAFTED, ONE_LIST, resolve
 from interleaf.report import model
 from interleaf.report.format import Names, count, format_signed, moment, probability, several, share, span
 from interleaf.report.model import Comparison, Lift, Point, ReportData, Segment, SegmentComparison
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 MAX_ROWS = 40
 MAX_FOLLOWED = 6  # pairs over time
@@ -25,14 +25,14 @@ Labelled = tuple[str, Comparison]
 
 def interval_name(report: ReportData) -> str:
     """The name of the report's intervals, which depends on its rule."""
-    level = f"{100 * report.confidence:g} %"
+    level = percent(report.confidence)
     if report.look is None:
         return f"{level} anytime interval"
     which, of = report.look
     return f"{level} interval" if of == 1 else f"{level} interval at look {which} of {of}"
 
 
-def shown(report: ReportData) -> tuple[Comparison, ...]:
+def select_pairs(report: ReportData) -> tuple[Comparison, ...]:
     """The pairs to show: all; if too many, those with the control, or those furthest from 0 in standard errors."""
     every = report.comparisons
     if len(every) > MAX_ROWS and report.control is not None:
@@ -53,7 +53,7 @@ def pick_furthest(things: Sequence[Thing], comparison_of: Callable[[Thing], Comp
 
 def points_shown(report: ReportData) -> tuple[Point, ...]:
     """The points over time of the pairs that are shown first."""
-    pairs = {(pair.first, pair.second) for pair in shown(report)[:MAX_FOLLOWED]}
+    pairs = {(pair.first, pair.second) for pair in select_pairs(report)[:MAX_FOLLOWED]}
     return tuple(point for point in report.over_time if (point.first, point.second) in pairs)
 
 
@@ -176,7 +176,7 @@ def _section(name: str, title: str, words: tuple[str, ...], grids: list[Grid], n
 
 def comparisons(report: ReportData, names: Names, brief: bool = False) -> Section:
     """The table of comparisons; in brief, as much of it as fits a terminal."""
-    pairs = _brief_pairs(report) if brief else shown(report)
+    pairs = _brief_pairs(report) if brief else select_pairs(report)
     rows = [(pair_label(pair, names), pair) for pair in pairs]
     if not rows:
         return Section("comparisons", "Comparisons", ("Nothing was compared.",))
@@ -187,7 +187,7 @@ def comparisons(report: ReportData, names: Names, brief: bool = False) -> Sectio
 
 def _brief_pairs(report: ReportData) -> tuple[Comparison, ...]:
     """The pairs of a brief report: of many rankers only those with the control, or else with the leader."""
-    pairs = shown(report)
+    pairs = select_pairs(report)
     if report.standing is None:
         return pairs
     centre = report.control or report.standing.strengths[0].ranker
@@ -200,14 +200,14 @@ def say_lift(lift: Lift, report: ReportData, names: Names) -> str:
     if lift.lift is None or lift.interval is None:
         return f"How many more {what} {first} would get than {second} if it were live is not known: {lift.reason}."
     low, high = lift.interval
-    level = f"{100 * report.confidence:g} %"
-    sentence = f"If {first} were live in place of {second}: {100 * lift.lift:+.1f} % {what} per search "
+    level = percent(report.confidence)
+    sentence = f"If {first} were live in place of {second}: {percent(lift.lift, 1, signed=True)} {what} per search "
     sentence += f"({level}: {100 * low:+.1f} to {100 * high:+.1f})."
     if lift.bounds is not None:
         low, high = lift.bounds
         sentence += (
             f" Some documents of {first}'s own list were never shown; depending on clicks on them, the change is "
-            f"{100 * low:+.1f} to {100 * high:+.1f} %."
+            f"{100 * low:+.1f} to {percent(high, 1, signed=True)}."
         )
     winner = report.verdict.winner
     if winner is None or not report.verdict.trusted or not lift.is_loss_of(winner):
@@ -234,8 +234,8 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
     if brief:
         pairs = {(pair.first, pair.second) for pair in _brief_pairs(report)}
         some = [one for one in report.lifts if (one.first, one.second) in pairs]
-        known = [one for one in some if one.lift is not None][:MAX_LIFTS]
-        return Section("lift", "Lift", tuple(say_lift(one, report, names) for one in known or some[:1]))
+        computed = [one for one in some if one.lift is not None][:MAX_LIFTS]
+        return Section("lift", "Lift", tuple(say_lift(one, report, names) for one in computed or some[:1]))
     words = [say_lift(one, report, names) for one in report.lifts[:1] if len(report.lifts) == 1]
     if words and report.lifts[0].lift is None and not report.examination:
         return Section("lift", "Lift", tuple(words))
@@ -255,12 +255,12 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
         unseen = (write(share, value) for value in (one.unseen_first, one.unseen_second))
         spans = (write(_percent_span, value) for value in (one.interval, one.bounds))
         whole = {"bounds": "the lists show nearly all of it"} if one.lift is not None else {}
-        cells = write(lambda value: f"{100 * value:+.1f} %", one.lift), *spans, *per_search, *unseen
+        cells = write(lambda value: percent(value, 1, signed=True), one.lift), *spans, *per_search, *unseen
         grid.add(label, label, *cells, reasons=whole, reason=one.reason)
     curve = Grid("examination", "How often people look at a rank", ["rank"], ("examination", "interval", "clicks"))
     for point in report.examination:
         figures = f"{point.value:.3f}", write(lambda ends: f"{ends[0]:.3f} to {ends[1]:.3f}", point.interval)
-        reason = "it is 1 by definition" if point.rank == 1 else "it was given"
+        reason = "examination is relative to rank 1, so it is 1 there" if point.rank == 1 else "it was given"
         curve.add(f"rank {point.rank}", str(point.rank), *figures, count(point.clicks), reason=reason)
     if report.examination:
         words.append(
@@ -276,12 +276,12 @@ def lift(report: ReportData, names: Names, brief: bool = False) -> Section | Non
 
 
 def _percent_span(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:+.1f} to {100 * interval[1]:+.1f} %"
+    return f"{100 * interval[0]:+.1f} to {percent(interval[1], 1, signed=True)}"
 
 
 def other_tests(report: ReportData, names: Names) -> Section | None:
     """Other tests of the same pairs."""
-    rows = [(pair_label(pair, names), pair) for pair in shown(report)]
+    rows = [(pair_label(pair, names), pair) for pair in select_pairs(report)]
     if not rows:
         return None
     grid = comparison_grid(report, model.OTHER, "tests", "", rows, drop_empty=True)

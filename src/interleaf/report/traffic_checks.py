@@ -18,6 +18,7 @@ from interleaf.report.format import format_signed, moment
 from interleaf.report.model import FAILED, OK, SKIPPED, UNIT, WARNING
 from interleaf.stats.compare import difference, jackknife, share_tests
 from interleaf.stats.multiplicity import holm
+from interleaf.tables import percent
 from interleaf.tally import Fact
 from interleaf.tally.bucket_sums import CLICKED as ARM_CLICKED, QUERIES, ArmSums, quantile
 from interleaf.tally.evidence import CLICKED, DAY, HOUR, SHOWN
@@ -171,13 +172,14 @@ def holdout_split(data: CheckInput) -> CheckResult | None:
         if planned is None:
             return None
         status = codes.grade_p_value((1 - planned) ** units.count())  # the probability that nobody is in it yet
-        return CheckResult(status, f"no unit is in the holdout, {planned:.2%} were planned", "switch the holdout on")
+        figure = f"no unit is in the holdout, {percent(planned, 2)} were planned"
+        return CheckResult(status, figure, "switch the holdout on")
     inside = units.rows[:, ARMS] >> arms.index(HOLDOUT) & 1
     if planned is None:
         share = units.count(inside) / units.count()
-        return CheckResult(SKIPPED, f"{share:.2%} of units; the planned share is not given (holdout=0.05)")
+        return CheckResult(SKIPPED, f"{percent(share, 2)} of units; the planned share is not given (holdout=0.05)")
     (test,) = share_tests(inside, np.ones(len(inside), np.int64), planned)
-    figure = f"{test.share or 0:.2%} of units, {planned:.2%} planned"
+    figure = f"{percent(test.share or 0, 2)} of units, {percent(planned, 2)} planned"
     remedy = "units are lost or added on one side: look for redirects, bots and late joins"
     return CheckResult(codes.grade_p_value(test.p_value), figure, remedy)
 
@@ -203,8 +205,8 @@ def ab_split(data: CheckInput) -> CheckResult | None:
     p_value, place = worst
     return CheckResult(
         codes.grade_p_value(p_value),
-        f"{tests[place].share:.2%} of all units in A/B arms are in {arms[place]} ({planned[place]:.2%} planned), "
-        f"adjusted p = {p_value:.2g}",
+        f"{percent(tests[place].share or 0, 2)} of all units in A/B arms are in {arms[place]} "
+        f"({percent(planned[place], 2)} planned), adjusted p = {p_value:.2g}",
         "units are lost or added in one arm: look for redirects, bots, late joins; or give planned shares (split)",
     )
 
@@ -236,8 +238,8 @@ def events_over_time(data: CheckInput) -> CheckResult:
             rows.append((chance, int(places[at]), int(places[ends[at] - 1]) + 1, int(shown[at]), int(events[at])))
     chance, since, until, lists, with_event = min(rows, default=(1.0, 0, 0, 0, 0))
     if chance >= MAX_CHANCE:
-        return CheckResult(OK, f"{rate:.1%} of lists have an event, and at no time far fewer")
+        return CheckResult(OK, f"{percent(rate, 1)} of lists have an event, and at no time far fewer")
     begin, end = (moment(time_of(place * timeline.width)) for place in (since, until))
-    figure = f"{with_event:,} of {lists:,} lists have an event from {begin} to {end} (UTC), {rate:.1%} of all"
+    figure = f"{with_event:,} of {lists:,} lists have an event from {begin} to {end} (UTC), {percent(rate, 1)} of all"
     remedy = "events of that time are lost: look for an outage, and exclude the time if they cannot be recovered"
     return CheckResult(FAILED, figure, remedy)

@@ -69,7 +69,7 @@ def weighted_sums(tally: Tally, limit: int | None = None, cap: int | None = None
 
     The weight of a unit is at most `limit` (default: `max_weight` of the tally's units); or see `weigh` for `cap`.
     """
-    units, rows = tally.units.unordered
+    units, rows = tally.units.entries
     limit = max_weight(units_with_event(tally)) if limit is None else limit
     return weigh(units, rows[:, CLICKED], rows[:, SUMS:], limit, cap)
 
@@ -174,7 +174,7 @@ class QueryCells(NamedTuple):
     @classmethod
     def of(cls, tally: Tally) -> QueryCells:
         """The cells of a tally for which `why_no_cells` returns ''."""
-        keys, values = tally.queries.unordered
+        keys, values = tally.queries.entries
         units, numbers = unpack(keys)
         units, unit_of = np.unique(units, return_inverse=True)
         numbers, query_of = np.unique(numbers, return_inverse=True)

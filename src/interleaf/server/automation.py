@@ -38,12 +38,12 @@ _DECISIONS = {VerdictCode.PREFERRED.value, VerdictCode.WORSE.value}
 Result = TypeVar("Result")
 
 
-def _failed(report: ReportData) -> dict[str, str]:
+def _find_failed(report: ReportData) -> dict[str, str]:
     """The names of the health checks that failed, by code."""
     return {check.code: check.name for check in report.health if check.status == FAILED}
 
 
-def _broken(report: ReportData) -> list[str]:
+def _find_broken(report: ReportData) -> list[str]:
     """The metrics of broken guardrails, each with its arm."""
     return sorted(f"{one.metric} of {one.arm}" for one in report.guardrails if one.code == GuardrailCode.BROKEN)
 
@@ -66,9 +66,9 @@ def _say_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Change]:
     """The changes since what was last noted, but of each kind at most one per hour."""
-    verdict, described, failed = report.verdict, _describe(report), _failed(report)
+    verdict, described, failed = report.verdict, _describe(report), _find_failed(report)
     before = watched.values.get(VERDICT, NO_VERDICT)
-    seen = [
+    changes = [
         Change(VERDICT, described, f"{_say_change(before, described)}: {verdict.sentence}"),
         Change(
             HEALTH,
@@ -77,12 +77,12 @@ def find_changes(watched: Watched, report: ReportData, now: int) -> Iterator[Cha
         ),
         Change(
             GUARDRAIL,
-            _broken(report),
+            _find_broken(report),
             several(verdict.broken_guardrails, MAX_NAMED) or "no guardrail is broken any more",
         ),
     ]
     last_values = {VERDICT: before, **{kind: watched.values.get(kind, []) for kind in (HEALTH, GUARDRAIL)}}
-    for change in seen:
+    for change in changes:
         last = watched.times.get(change.kind)
         if change.value != last_values[change.kind] and (last is None or abs(now - last) >= MIN_PAUSE):
             yield change
@@ -92,7 +92,7 @@ def find_stop_reason(settings: Experiment, report: ReportData) -> str:
     """The first stop rule of an experiment that applies, and why; empty if none applies."""
     verdict, units = report.verdict, report.totals.units
     codes = verdict.codes if verdict.trusted else ()
-    budget, failed = settings.max_units, ", ".join(_failed(report).values())
+    budget, failed = settings.max_units, ", ".join(_find_failed(report).values())
     sentence = sentence_of_preference(verdict, report.guardrails)
     reasons = {
         STOP_DECIDED: sentence if _is_decided(report) else "",
@@ -123,7 +123,7 @@ def delay_after(tries: int, chance: float) -> int:
 
 
 @contextmanager
-def _logged() -> Iterator[None]:
+def _log_errors() -> Iterator[None]:
     """Log errors, so that a background task goes on."""
     try:
         yield
@@ -159,7 +159,7 @@ class Automation:
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Run a task periodically; errors are logged."""
         while True:
-            with _logged():
+            with _log_errors():
                 await work()
             await asyncio.sleep(seconds)
 
@@ -172,7 +172,7 @@ class Automation:
         while looks := await self._run(self._store.claim_looks, self._service.clock(), period, LOOKS):
             for watched in looks:
                 begin = time.monotonic()
-                with _logged(), suppress(ApiError):  # it may have been deleted meanwhile
+                with _log_errors(), suppress(ApiError):  # it may have been deleted meanwhile
                     await self._look_at(watched)
                 await asyncio.sleep(min(time.monotonic() - begin, MAX_REST))  # so that looks take half a core at most
 
@@ -204,13 +204,13 @@ class Automation:
             "leader": None if report.choice is None else report.choice.leader,
             "previous": watched.values.get(VERDICT, NO_VERDICT)["verdict"],
             "sentence": report.verdict.sentence,
-            "failed": sorted(_failed(report)),
-            "broken_guardrails": _broken(report),
+            "failed": sorted(_find_failed(report)),
+            "broken_guardrails": _find_broken(report),
         }
         stored = self._store.note_changes(watched, changes, facts, now, stop)
         if stored is not None:
-            noted = {"experiment": settings.name, "changes": [change.kind for change in changes]}
-            log.info("noted changes", extra=noted | ({"stopped": stop} if stop else {}))
+            facts_for_log = {"experiment": settings.name, "changes": [change.kind for change in changes]}
+            log.info("noted changes", extra=facts_for_log | ({"stopped": stop} if stop else {}))
         return stored
 
     async def send(self) -> None:
@@ -225,14 +225,14 @@ class Automation:
         if tries <= MAX_TRIES:
             reason = self._sender.send(webhook.url, webhook.id, webhook.body, now // SECOND)
         what = f"{webhook.kind} webhook to {urlsplit(webhook.url).netloc}"
-        made = f"{min(tries, MAX_TRIES)} {'try' if tries == 1 else 'tries'}"
+        attempts = f"{min(tries, MAX_TRIES)} {'try' if tries == 1 else 'tries'}"
         now = self._service.clock()
         if not reason:
-            self._store.settle_webhook(webhook, now, None, f"{what}: delivered after {made}")
+            self._store.settle_webhook(webhook, now, None, f"{what}: delivered after {attempts}")
             return
         log.warning("a webhook failed", extra={"webhook": webhook.id, "tries": tries, "reason": reason})
         if tries >= MAX_TRIES:
-            self._store.settle_webhook(webhook, now, None, f"{what}: failed after {made}: {reason}")
+            self._store.settle_webhook(webhook, now, None, f"{what}: failed after {attempts}: {reason}")
         else:
             note = f"{what}: not delivered yet: {reason}; up to {MAX_TRIES - 1} further tries" if tries == 1 else ""
             self._store.settle_webhook(webhook, now, now + delay_after(tries, self._chance()), note)

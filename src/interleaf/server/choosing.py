@@ -106,9 +106,9 @@ async def choose(service: Service, http: HttpRequest, body: bytes, who: AccessKe
         raise StateError(f"{problem}; run the control, or start an experiment")
     settings, version = stored.settings, stored.version
     if settings.mode != CHOOSE:
-        return JsonResponse(schemas.ChooseResponse(list(settings.needed), INTERLEAVED, version, None))
-    found = await service.choosing.find_group(settings, version, data.unit, service.clock())
-    if found is None:
+        return JsonResponse(schemas.ChooseResponse(list(settings.needed_rankers), INTERLEAVED, version, None))
+    choice = await service.choosing.find_group(settings, version, data.unit, service.clock())
+    if choice is None:
         return JsonResponse(schemas.ChooseResponse([settings.control], FALLBACK, version, None))
-    arm, group = found
+    arm, group = choice
     return JsonResponse(schemas.ChooseResponse(list(group.rankers), arm, version, group.epoch))

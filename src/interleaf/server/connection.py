@@ -175,8 +175,8 @@ class Connection(HttpToolsProtocol):
 
     def _flush(self, more: bytes = b"") -> None:
         if self._held:
-            held, self._held = self._held, b""
-            self.transport.write(held + more)
+            data, self._held = self._held, b""
+            self.transport.write(data + more)
 
     def close(self) -> None:
         self._flush()

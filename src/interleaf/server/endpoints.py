@@ -201,8 +201,8 @@ async def plans(service: Service, request: Request, body: bytes, who: AccessKey)
     """The plans of epochs: which rankers were chosen, with which shares, and who left."""
     stored = await service.experiment(request.path_params["name"])
     version = read_version(request, stored)
-    made = await asyncio.to_thread(service.store.epoch_plans, stored.settings.name, version)
-    return JsonResponse(schemas.PlansResponse(version, [plan.to_dict() for plan in made]))
+    epoch_plans = await asyncio.to_thread(service.store.epoch_plans, stored.settings.name, version)
+    return JsonResponse(schemas.PlansResponse(version, [plan.to_dict() for plan in epoch_plans]))
 
 
 def export_name(settings: Experiment, version: int) -> str:

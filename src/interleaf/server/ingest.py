@@ -71,7 +71,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
         extras=_collect_extras(service, settings, data, shown.rankers),
     )
     documents = sum(map(len, filter(None, rankings.values())))
-    if settings.chosen.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
+    if settings.resolved_method.method.depends_on_k or documents > MAX_DOCUMENTS_IN_LOOP:
         await asyncio.to_thread(encode_lists, [impression])  # so that other requests do not wait
     unit, excluded = data.unit, impression.extras.get("excluded")
     del body, data, request, rankings  # many requests wait here, and the next ones use this memory again
@@ -94,9 +94,9 @@ async def _find_group(
         raise ExperimentError("unit", None, remedy)
     if now is None:
         return None
-    given = [ranker for ranker, ranking in request.rankings.items() if ranking is not None]
-    found = await service.choosing.find_group(settings, version, request.unit, now, given)
-    return None if found is None else found[1]
+    rankers = [ranker for ranker, ranking in request.rankings.items() if ranking is not None]
+    choice = await service.choosing.find_group(settings, version, request.unit, now, rankers)
+    return None if choice is None else choice[1]
 
 
 def _check_state(stored: Stored, late: bool, time: int) -> None:

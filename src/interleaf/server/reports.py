@@ -66,7 +66,7 @@ class Reports:
         settings = stored.versions[version]
         counts = self._store.counts(name, version)
         tallies = self._store.tallies(name, version)
-        apart, elsewhere = self._lost(stored.state == RUNNING, counts)
+        apart, elsewhere = self._count_lost(stored.state == RUNNING, counts)
         # The last metric includes all kinds that count, so other kinds in it count nowhere.
         last = next(reversed(tallies.values()), None)
         idle = last.events[EventFate.OTHER_KIND] if last is not None else 0
@@ -74,14 +74,16 @@ class Reports:
         def find_text(number: int) -> str | None:
             return query_text(islice(self._store.export(name, version), MAX_PAGES), number)
 
-        known = None
+        known_epoch = None
         if settings.mode == CHOOSE and stored.state == RUNNING:
-            known = self._store.last_known_epoch(name, version)  # the results of later epochs are not complete yet
+            known_epoch = self._store.last_known_epoch(
+                name, version
+            )  # the results of later epochs are not complete yet
         try:
             reports = {
                 metric: report(
                     with_lost(tally, apart, elsewhere, idle),
-                    replace(report_settings_of(settings, metric), known_epoch=known),
+                    replace(report_settings_of(settings, metric), known_epoch=known_epoch),
                     find_text,
                 )
                 for metric, tally in tallies.items()
@@ -91,12 +93,12 @@ class Reports:
         reason = None if reports else _NOTHING[bool(counts.open or counts.folded)]
         return CurrentReports(version, reports, reason, counts)
 
-    def _lost(self, is_running: bool, counts: VersionCounts) -> tuple[Mapping[str, int], int]:
+    def _count_lost(self, is_running: bool, counts: VersionCounts) -> tuple[Mapping[str, int], int]:
         """Unmatched events by reason; and the number of events that may belong to any experiment.
 
         The experiment of an event with an unknown impression is not known, unless only one experiment has ever run.
         """
-        unplaced = self._store.unplaced()
+        unplaced = self._store.count_unplaced()
         if not unplaced:
             return counts.apart, 0
         if self._store.is_alone():

@@ -153,7 +153,9 @@ class Service:
 
     async def wait_for_kernels(self, experiments: Iterable[Stored]) -> None:
         """Wait until the background process has compiled the report kernels of these experiments."""
-        for method in {settings.chosen.method.name for one in experiments for settings in one.versions.values()}:
+        for method in {
+            settings.resolved_method.method.name for one in experiments for settings in one.versions.values()
+        }:
             await self.warming.wait(method)
 
     async def run_report(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -174,7 +176,7 @@ class Service:
         if self.settings.own_process and warming.needs_compiling(settings):
             log.info("compiling, once per installation", extra={"method": settings.method})
             await asyncio.to_thread(warming.compile_lists, settings)
-        await asyncio.to_thread(warm_composing, settings.method, settings.mixed)
+        await asyncio.to_thread(warm_composing, settings.method, settings.rankers_per_list)
 
     async def stop(self) -> None:
         """Wait until all writes are done, and stop."""

@@ -112,7 +112,7 @@ def needs_compiling(settings: Experiment) -> bool:
     """Whether the kernels that compose lists of an experiment can be cached on disk, and are not yet."""
     from interleaf.kernels.jit import is_compiled, is_on_disk
 
-    kernels = settings.chosen.method.kernels
+    kernels = settings.resolved_method.method.kernels
     return is_compiled(kernels.compose) and not (is_on_disk(kernels.compose) and is_on_disk(kernels.compose_batch))
 
 
@@ -205,7 +205,7 @@ if __name__ == "__main__":
         from interleaf.interleaving.api import warm_composing
 
         settings = Experiment.of(json.load(sys.stdin))
-        warm_composing(settings.method, settings.mixed)
+        warm_composing(settings.method, settings.rankers_per_list)
     elif len(sys.argv) > 1:
         _run_beside(Path(sys.argv[1]))
     else:

@@ -266,19 +266,19 @@ def synthetic(
     _check_shares(correlation=correlation, shared_prefix=shared_prefix, ties=ties)
     if largest < smallest:
         raise DataError(f"documents is {documents!r}; give a number, or a range from the smallest to the largest")
-    sizes = smallest + (_uniform(queries, seed, "documents") * (largest - smallest + 1)).astype(np.int64)
+    sizes = smallest + (_draw_uniform(queries, seed, "documents") * (largest - smallest + 1)).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     weights, levels = _weights(shares, grades), np.arange(grades)
-    grade = np.searchsorted(np.cumsum(weights)[:-1], _uniform(int(offsets[-1]), seed, "grades"), side="right")
+    grade = np.searchsorted(np.cumsum(weights)[:-1], _draw_uniform(int(offsets[-1]), seed, "grades"), side="right")
     mean = weights @ levels
     signal = (grade - mean) / np.sqrt(weights @ (levels - mean) ** 2)
     matrix, before = np.empty((len(grade), features), np.float32), np.empty(0)
     columns = _signals(signal, _checked_strengths(strengths, features), correlation, families, seed)
     for column, values in enumerate(columns):
         if column % 2 and shared_prefix:
-            chosen = _uniform(queries, seed, "prefix", column) < shared_prefix
+            chosen = _draw_uniform(queries, seed, "prefix", column) < shared_prefix
             _follow(before, values, np.repeat(chosen, sizes), np.repeat(np.arange(queries), sizes), prefix_length)
-        rounded = np.repeat(_uniform(queries, seed, "ties", column) < ties, sizes)
+        rounded = np.repeat(_draw_uniform(queries, seed, "ties", column) < ties, sizes)
         matrix[:, column] = np.where(rounded, np.round(values / _STEP) * _STEP, values)
         before = values
     names = tuple(map(str, range(1, queries + 1)))
@@ -314,8 +314,8 @@ def _signals(signal: Array, strengths: Array, correlation: float, families: int,
     """The features one after the other, each with its own random stream."""
     for column, strength in enumerate(strengths):
         family = column * families // len(strengths)
-        shared = np.sqrt(correlation) * ndtri(_uniform(len(signal), seed, "shared", family))
-        own = np.sqrt(1 - correlation) * ndtri(_uniform(len(signal), seed, "own", column))
+        shared = np.sqrt(correlation) * ndtri(_draw_uniform(len(signal), seed, "shared", family))
+        own = np.sqrt(1 - correlation) * ndtri(_draw_uniform(len(signal), seed, "own", column))
         yield strength * signal + np.sqrt(1 - strength**2) * (shared + own)
 
 
@@ -333,15 +333,15 @@ def _follow(first: Array, second: Array, chosen: Array, query: Array, length: in
     second[rows[order]] = values[np.lexsort((-values, groups))]
 
 
-def _uniform(count: int, *key: Any) -> Array:
+def _draw_uniform(count: int, *key: Any) -> Array:
     """The stream of `randomness.Keyed` for a key, as numbers in (0, 1)."""
     first, second = np.frombuffer(bytes_of(key_of(("synthetic", *key))), "<u8")
     words = first + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
-    bits = _mixed(_mixed(words) ^ second)
+    bits = _mix(_mix(words) ^ second)
     return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * UNIT
 
 
-def _mixed(words: Array) -> Array:
+def _mix(words: Array) -> Array:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(MIX_1)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(MIX_2)
     return np.asarray(words ^ (words >> np.uint64(31)))

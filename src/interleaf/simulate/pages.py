@@ -237,14 +237,14 @@ def _scan(grades: Array, shifts: Array, habits: ReadingHabits, chance: Randomnes
     """The cascade; returns how many results were read."""
     for position in range(len(grades)):
         grade = grades[position]
-        clicked[position] = toss(chance, shifted(habits.click[grade], shifts[position]))
+        clicked[position] = toss(chance, shift_logit(habits.click[grade], shifts[position]))
         if (clicked[position] or not habits.stop_needs_click) and toss(chance, habits.stop[grade]):
             return position + 1
     return len(grades)
 
 
 @inline_kernel
-def shifted(probability: Any, shift: Any) -> Any:
+def shift_logit(probability: Any, shift: Any) -> Any:
     """A probability moved on the logit scale; what is certain stays so."""
     odds = probability * np.exp(shift)
     return odds / (1 - probability + odds)

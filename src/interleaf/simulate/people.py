@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from interleaf.clicks import Cascade, named, scale_of
+from interleaf.clicks import Cascade, find_cascade, scale_of
 from interleaf.clicks.click_models import check_probabilities
 from interleaf.errors import ClickError, DataError, join_names
 from interleaf.kernels.arrays import Array
@@ -42,7 +42,7 @@ def page_numbers(units: Array, visits: Array, steps: Array) -> Array:
 
 
 @inline_kernel
-def uniform(chance: Randomness) -> float:
+def draw_uniform(chance: Randomness) -> float:
     """Between 0 and 1, never either."""
     return (pick(chance, MAX_CHOICES) + 0.5) / MAX_CHOICES
 
@@ -50,8 +50,8 @@ def uniform(chance: Randomness) -> float:
 @inline_kernel
 def normal(chance: Randomness) -> float:
     """Standard normal, by Box and Muller."""
-    radius = math.sqrt(-2 * math.log(uniform(chance)))
-    return radius * math.cos(2 * math.pi * uniform(chance))
+    radius = math.sqrt(-2 * math.log(draw_uniform(chance)))
+    return radius * math.cos(2 * math.pi * draw_uniform(chance))
 
 
 @inline_kernel
@@ -134,10 +134,10 @@ class People:
 
     def cascade(self, grades: int) -> Cascade:
         """The click model, for data with this many grades; a sample may lack the upper grades of a named table."""
-        model = named(self.clicks, scale_of(grades - 1)) if isinstance(self.clicks, str) else self.clicks
+        model = find_cascade(self.clicks, scale_of(grades - 1)) if isinstance(self.clicks, str) else self.clicks
         if len(model.click) < grades:
-            known = f"grades 0 to {len(model.click) - 1}"
-            raise ClickError(f"people: clicks knows {known}, but the data goes up to {grades - 1}")
+            grade_range = f"grades 0 to {len(model.click) - 1}"
+            raise ClickError(f"people: clicks knows {grade_range}, but the data goes up to {grades - 1}")
         return model
 
     def dwell_by(self, grades: int) -> Array:
@@ -278,7 +278,7 @@ def _draw_units(
     for row in range(len(keys)):
         reseed(chance, keys, row)
         units.crawler[row] = toss(chance, crawlers)
-        count = min_visits * uniform(chance) ** (-1 / tail)
+        count = min_visits * draw_uniform(chance) ** (-1 / tail)
         count = count * CRAWLING if units.crawler[row] else count
         units.visits[row] = int(min(count, max_visits))
         units.taste[row] = taste[0] + taste[1] * normal(chance)
@@ -312,7 +312,7 @@ def _first_pages(
         reseed(chance, keys, row)
         unit = pages.unit[row]
         share = span // units.visits[unit]
-        pages.time[row] = start + pages.visit[row] * share + int(uniform(chance) * max(share - ROOM, share // 2))
+        pages.time[row] = start + pages.visit[row] * share + int(draw_uniform(chance) * max(share - ROOM, share // 2))
         other = pick(chance, queries)
         pages.query[row] = units.favourite[unit] if toss(chance, returning) else other
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from interleaf.clicks import Cascade, ClickModel, PositionBased, named, scale_of
+from interleaf.clicks import Cascade, ClickModel, PositionBased, find_cascade, scale_of
 from interleaf.errors import ClickError, DataError
 from interleaf.interleaving import batch
 from interleaf.interleaving.rankings import check_k, check_rankers, letter
@@ -113,8 +113,8 @@ class Stage:
         unshown = None
         if keys is not None:
             unshown = batch.unshown_ranks(self.given.rankings, queries, lists.shown, lists.counts, choices)
-        known = ranks, lists.teams, self.lengths[queries], sizes, choices, unshown, keys
-        return Impression.of(*known), grades
+        fields = ranks, lists.teams, self.lengths[queries], sizes, choices, unshown, keys
+        return Impression.of(*fields), grades
 
     def ndcg_of(self, queries: Array, grades: Array) -> Array:
         """NDCG at k of each shown list; 0 where nothing is relevant."""
@@ -278,7 +278,7 @@ def _model(data: Judged, clicks: str | ClickModel) -> ClickModel:
     row = int(np.argmax(data.grades))
     highest = f"{data.where(row)} has grade {data.grades[row]}"
     try:
-        model = named(clicks, scale_of(data.max_grade)) if isinstance(clicks, str) else clicks
+        model = find_cascade(clicks, scale_of(data.max_grade)) if isinstance(clicks, str) else clicks
     except ClickError as error:
         raise ClickError(f"{error} (the best grade: {highest})") from None
     if not isinstance(model, ClickModel):

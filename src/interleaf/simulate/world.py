@@ -32,7 +32,7 @@ from interleaf.interleaving.rankings import check_k, check_rankers, letter
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import DEFAULT, ResolvedMethod, resolve
 from interleaf.simulate.data import Judged
-from interleaf.simulate.pages import RankedDocuments, caption_texts, habits_of, shifted
+from interleaf.simulate.pages import RankedDocuments, caption_texts, habits_of, shift_logit
 from interleaf.simulate.people import People, SimulatedUnits, arms_of, side
 from interleaf.simulate.rankers import Ranker, rank, scores_of
 from interleaf.simulate.run import ndcg
@@ -104,8 +104,8 @@ def _appeals(scene: RankedDocuments, captions: bool, taste: bool) -> Array:
         discounts = 1 / np.log2(np.arange(2, top.shape[1] + 2))
         for leaning, weight in zip(tastes, weights, strict=True):
             shifts = leaning * sides + attractions
-            relevant = shifted(click[np.maximum(grades, 0)], shifts)
-            irrelevant = shifted(np.full(grades.shape, click[0]), shifts)
+            relevant = shift_logit(click[np.maximum(grades, 0)], shifts)
+            irrelevant = shift_logit(np.full(grades.shape, click[0]), shifts)
             chances = (1 - lost) * relevant + lost * irrelevant
             appeals[ranker] += weight * (np.where(grades < 0, 0, chances) @ discounts).mean()
     return appeals
@@ -160,10 +160,10 @@ class World:
 
     def __post_init__(self) -> None:
         check_k(self.k)
-        check_rankers(self.names, self.chosen)
-        if not self.chosen.method.schemes:
-            raise DataError(f"{self.chosen} compares nothing; give a method that does, and A/B arms by arms=")
-        arms_of(self.arms, self.names, self.chosen, None)
+        check_rankers(self.names, self.resolved_method)
+        if not self.resolved_method.method.schemes:
+            raise DataError(f"{self.resolved_method} compares nothing; give a method that does, and A/B arms by arms=")
+        arms_of(self.arms, self.names, self.resolved_method, None)
         habits_of(self.people, self.data.max_grade + 1)
 
     @cached_property
@@ -174,7 +174,7 @@ class World:
         return tuple(letter(number) for number in range(len(self.rankers)))
 
     @cached_property
-    def chosen(self) -> ResolvedMethod:
+    def resolved_method(self) -> ResolvedMethod:
         """The method."""
         return resolve(self.method)
 
@@ -230,11 +230,11 @@ class World:
         rankers = list(self.rankers.values()) if isinstance(self.rankers, Mapping) else self.rankers
         key = ("world", self.seed)
         rankings = rank(self.data, [scores_of(self.data, ranker) for ranker in rankers], key, self.ties)
-        return RankedDocuments(self.data, rankings, self.chosen, self.k, self.people, key, self.relabel)
+        return RankedDocuments(self.data, rankings, self.resolved_method, self.k, self.people, key, self.relabel)
 
     @cached_property
     def _traffic(self) -> TrafficSimulator:
-        arms = arms_of(self.arms, self.names, self.chosen, self._scene.settings)
+        arms = arms_of(self.arms, self.names, self.resolved_method, self._scene.settings)
         return TrafficSimulator(self._scene, arms, self.names, self.experiment, self.seed)
 
     def _parts(self, units: int, chunk: int) -> Iterator[SimulatedUnits]:

@@ -127,8 +127,8 @@ def with_errors(
     """The same for many estimates."""
     values = np.array([one.value for one in estimates], np.float64)
     numbers, units = np.array(errors, np.float64), np.array(effective, np.float64)
-    held = np.array([one.buckets for one in estimates])
-    return _conclude(Jackknife(values, numbers, units, held, np.zeros((0, len(values)))), confidence)
+    buckets = np.array([one.buckets for one in estimates])
+    return _conclude(Jackknife(values, numbers, units, buckets, np.zeros((0, len(values)))), confidence)
 
 
 def difference(
@@ -153,10 +153,10 @@ def difference(
     >>> difference(np.array([4, 0, 3]), np.array([4, 0, 4]), np.array([0, 1, 1]), np.array([0, 4, 4])).value
     0.625
     """
-    found = differences(sums_1, counts_1, sums_2, counts_2, confidence, names, cautious)
-    if len(found) != 1:
-        raise DataError(f"there are {len(found)} columns; give sums[bucket] and counts[bucket], or use differences")
-    return found[0]
+    estimates = differences(sums_1, counts_1, sums_2, counts_2, confidence, names, cautious)
+    if len(estimates) != 1:
+        raise DataError(f"there are {len(estimates)} columns; give sums[bucket] and counts[bucket], or use differences")
+    return estimates[0]
 
 
 def differences(
@@ -185,8 +185,8 @@ def differences(
     effective = 1 + quotient((own[0] ** 2 + own[1] ** 2) ** 2, np.asarray(shares))
     buckets = ((sizes[0] > 0) | (sizes[1] > 0)).sum(axis=0)
     joint = Jackknife(first.values - second.values, errors, effective, buckets, deviations)
-    named, found = dict(zip(names, arms, strict=True)), enumerate(_conclude(joint, confidence))
-    return tuple(_without_error(one, named, column, cautious) or one for column, one in found)
+    arm_of_name, estimates = dict(zip(names, arms, strict=True)), enumerate(_conclude(joint, confidence))
+    return tuple(_without_error(one, arm_of_name, column, cautious) or one for column, one in estimates)
 
 
 def _pooled_errors(arms: Sequence[Jackknife], sizes: Sequence[Array]) -> Array:

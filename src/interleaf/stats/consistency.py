@@ -114,7 +114,7 @@ class Curve(NamedTuple):
         return [0.5 + (one - other) / (2 * self.repeats) for one, other in pairs]
 
     @property
-    def untied(self) -> list[float | None]:
+    def without_ties(self) -> list[float | None]:
         """The same among samples that prefer one of the rankers; None if there are none."""
         pairs = zip(self.first, self.second, strict=True)
         return [one / (one + other) if one + other else None for one, other in pairs]

@@ -193,7 +193,7 @@ def _with_cautious_errors(estimates: Sequence[Estimate], units: Sequence[int], c
 
     If all scores are alike, they show no variance; but a few units with other scores may be missing by chance.
     """
-    found, errors = list(estimates), dict[int, float]()
+    cautious, errors = list(estimates), dict[int, float]()
     for place, (one, number) in enumerate(zip(estimates, units, strict=True)):
         if one.value is not None and one.effective_units is not None and one.effective_units >= 2:
             effective, size = number * one.effective_units / one.buckets, abs(one.value)
@@ -203,8 +203,8 @@ def _with_cautious_errors(estimates: Sequence[Estimate], units: Sequence[int], c
     some = [estimates[place] for place in errors]
     sizes = [one.effective_units or 0.0 for one in some]
     for place, one in zip(errors, compare.with_errors(some, [*errors.values()], sizes, confidence), strict=True):
-        found[place] = one
-    return found
+        cautious[place] = one
+    return cautious
 
 
 def find_leaving(against: Sequence[Against], margin: float) -> list[Leaving]:
@@ -250,7 +250,7 @@ def estimate_regret(gaps: Array, shown: Array) -> tuple[float, float] | None:
     >>> estimate_regret(np.array([0.0, 0.1, 0.5]), np.array([80.0, 10.0, 10.0]))
     (6.0, 20.0)
     """
-    known = ~np.isnan(gaps)
-    if known.sum() < 2 or not shown[known].any():
+    is_compared = ~np.isnan(gaps)
+    if is_compared.sum() < 2 or not shown[is_compared].any():
         return None
-    return float(gaps[known] @ shown[known]), float(gaps[known].mean() * shown[known].sum())
+    return float(gaps[is_compared] @ shown[is_compared]), float(gaps[is_compared].mean() * shown[is_compared].sum())

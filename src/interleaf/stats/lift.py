@@ -123,11 +123,11 @@ class ExposureEstimates:
             curve = np.log(self._data.curves[0, : self._depth])
             return np.asarray(np.tile(curve, (len(moves), 1)))
         ranks = np.arange(1, self._depth)
-        steps, middles, known = np.log((ranks + 1) / ranks), np.log(ranks + 0.5), self._is_measured
+        steps, middles, is_measured = np.log((ranks + 1) / ranks), np.log(ranks + 0.5), self._is_measured
         logs = np.zeros((len(moves), self._depth))
         if len(ranks):
-            ratios = np.log(moves[:, known, 1] / moves[:, known, 0]) / steps[known]
-            declines = np.array([np.interp(middles, middles[known], row) for row in ratios])
+            ratios = np.log(moves[:, is_measured, 1] / moves[:, is_measured, 0]) / steps[is_measured]
+            declines = np.array([np.interp(middles, middles[is_measured], row) for row in ratios])
             logs[:, 1:] = np.cumsum(declines * steps, axis=1)
         return logs
 
@@ -187,10 +187,10 @@ class ExposureEstimates:
         theta = np.exp(self._logs[0])
         every, some = (self._data.tops[both, : self._depth, which] for which in range(2))
         unseen = 1 - some @ theta / np.maximum(every @ theta, theta[-1])
-        seen = self._values[:, both]
+        seen_values = self._values[:, both]
         # Unseen documents are taken to appeal as much as the seen ones at the same rank of the ranker.
         ranked = self._ranked[both, : self._depth]
-        values = seen * (ranked * every / np.maximum(some, 1)).sum(axis=1) / np.maximum(ranked.sum(axis=1), 1e-9)
+        values = seen_values * (ranked * every / np.maximum(some, 1)).sum(axis=1) / np.maximum(ranked.sum(axis=1), 1e-9)
         mean = values[0] / self._data.lists.sum()
         clicks, shares = (float(mean[0]), float(mean[1])), (float(unseen[0]), float(unseen[1]))
         for name, column in zip(names, values.T, strict=True):
@@ -202,11 +202,11 @@ class ExposureEstimates:
         if max(shares) <= MAX_UNSEEN:
             return LiftEstimate(lift, interval, clicks, shares)
         # They appeal at least to nobody, and at most as much as the seen ones of the better ranker at all ranks.
-        appeal = (seen[0] / (some @ theta)).max()
-        most = np.maximum(seen[0] + appeal * ((every - some) @ theta), values[0])
+        appeal = (seen_values[0] / (some @ theta)).max()
+        most = np.maximum(seen_values[0] + appeal * ((every - some) @ theta), values[0])
         bounds = (
-            float(low * seen[0, 0] / values[0, 0] * values[0, 1] / most[1]) - 1,
-            float(high * most[0] / values[0, 0] * values[0, 1] / seen[0, 1]) - 1,
+            float(low * seen_values[0, 0] / values[0, 0] * values[0, 1] / most[1]) - 1,
+            float(high * most[0] / values[0, 0] * values[0, 1] / seen_values[0, 1]) - 1,
         )
         if bounds[1] - bounds[0] > MAX_WIDTH:
             worst = int(unseen.argmax())

@@ -29,10 +29,10 @@ FAR = 9.0  # standard deviations beyond which the probability is negligible
 POINTS, PANEL = 12, 2.5  # Gauss-Legendre points per panel, and its width in steps of the motion: nine digits
 
 
-def even(looks: int) -> tuple[float, ...]:
+def space_evenly(looks: int) -> tuple[float, ...]:
     """The fractions of evenly spaced looks.
 
-    >>> even(4)
+    >>> space_evenly(4)
     (0.25, 0.5, 0.75, 1.0)
     """
     return tuple(look / looks for look in range(1, looks + 1))
@@ -41,7 +41,7 @@ def even(looks: int) -> tuple[float, ...]:
 def crossing(boundaries: Sequence[float], fractions: Sequence[float]) -> tuple[float, ...]:
     """The probability that |z| has reached its boundary by each look, if nothing is preferred.
 
-    >>> crossing([2.413] * 5, even(5))[-1]  # Pocock's five looks
+    >>> crossing([2.413] * 5, space_evenly(5))[-1]  # Pocock's five looks
     0.05
     """
     _check(fractions)
@@ -56,7 +56,7 @@ def crossing(boundaries: Sequence[float], fractions: Sequence[float]) -> tuple[f
 def obrien_fleming(fractions: Sequence[float], confidence: float = 0.95) -> tuple[float, ...]:
     """The boundaries of |z| at planned looks: c / sqrt(t).
 
-    >>> obrien_fleming(even(5))
+    >>> obrien_fleming(space_evenly(5))
     (4.56, 3.23, 2.63, 2.28, 2.04)
     """
     _check(fractions)

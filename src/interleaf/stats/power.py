@@ -28,6 +28,7 @@ from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.stats import sequence
 from interleaf.stats.compare import ALIKE, EMPTY, ONE_BUCKET, jackknife, significance, statistic
+from interleaf.tables import percent
 
 MIN_EFFECTIVE = 20  # effective units below which an interval is rough; no plan is smaller
 MIN_VARIANCE = 0.25  # as a share of the pilot's variance, for large effects
@@ -86,11 +87,11 @@ class Plan:
     at_minimum: bool = False
 
     def __str__(self) -> str:
-        power = f"{self.power:.0%}" if self.power < 0.99 else "more than 99%"
+        power = percent(self.power, 0) if self.power < 0.99 else "more than 99 %"
         return (
             f"You need {self.units:,} people (about {self.units_with_event:,} with an event, and about "
             f"{self.impressions:,} impressions with an event) to detect a preference of {self.effect:.4g} with {power} "
-            f"power at {100 * self.confidence:.4g}% confidence."
+            f"power at {percent(self.confidence)} confidence."
         )
 
 

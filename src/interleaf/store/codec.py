@@ -72,7 +72,7 @@ def encode_row(row: Mapping[str, Any]) -> EncodedRow:
 
 
 def encode_note(
-    noted: Noted,
+    note: Noted,
     *,
     attributes: Mapping[str, str] | None = None,
     excluded: str | None = None,
@@ -85,30 +85,30 @@ def encode_note(
 
     `more` replaces or extends the body.
     """
-    drawn, problem, about = noted.drawn, noted.drawn.problem, noted.about
-    union, ranks, unshown = drawn.union, drawn.ranks, drawn.unshown_ranks
+    drawn_list, problem, about = note.drawn, note.drawn.problem, note.about
+    union, ranks, unshown = drawn_list.union, drawn_list.ranks, drawn_list.unshown_ranks
     if ranks is None or unshown is None:  # it was drawn alone
-        union, ranks = problem.union, problem.ranks_of(drawn.documents)
-        unshown = np.array(unshown_rank_lists(problem.rankings, drawn.documents), np.int32)
+        union, ranks = problem.union, problem.ranks_of(drawn_list.documents)
+        unshown = np.array(unshown_rank_lists(problem.rankings, drawn_list.documents), np.int32)
     numbers = {
-        **{"ranks": ranks, "teams": drawn.teams, "lengths": problem.lengths, "choices": drawn.choices},
-        **{"latency": latency, "union": union, "relaxed": drawn.relaxed},
+        **{"ranks": ranks, "teams": drawn_list.teams, "lengths": problem.lengths, "choices": drawn_list.choices},
+        **{"latency": latency, "union": union, "relaxed": drawn_list.relaxed},
     }
-    if drawn.chosen.method.logs_unshown_ranks:
+    if drawn_list.chosen.method.logs_unshown_ranks:
         numbers["unshown_ranks"] = unshown
     if characters:
-        numbers["characters"] = [characters.get(str(document)) for document in drawn.documents]
-    body: dict[str, Any] = {"query": about["query"], "key": drawn.key, "page": about["page"], "k": about["k"]}
-    if drawn.log_probability is not None:
-        body["log_probability"] = drawn.log_probability
+        numbers["characters"] = [characters.get(str(document)) for document in drawn_list.documents]
+    body: dict[str, Any] = {"query": about["query"], "key": drawn_list.key, "page": about["page"], "k": about["k"]}
+    if drawn_list.log_probability is not None:
+        body["log_probability"] = drawn_list.log_probability
     if "fixed" in about:
         body["fixed"] = about["fixed"]
-    body |= {"documents": drawn.documents, "rankings": problem.rankings, **more}
+    body |= {"documents": drawn_list.documents, "rankings": problem.rankings, **more}
     if captions:
-        body["captions"] = [captions.get(str(document)) for document in drawn.documents]
+        body["captions"] = [captions.get(str(document)) for document in drawn_list.documents]
     pairs = tuple(attributes.items()) if attributes else None
     cause, epoch = about["fallback_reason"], about.get("epoch")
-    design = _design(about["arm"], drawn.chosen.text, problem.rankers, cause, excluded, pairs, epoch)
+    design = _design(about["arm"], drawn_list.chosen.text, problem.rankers, cause, excluded, pairs, epoch)
     return EncodedRow(design, pack_numbers(numbers), _quick(body))
 
 

@@ -383,8 +383,8 @@ class WatchStore(ExperimentStore):
             if revisions != [watched.revision]:
                 return None
             stored = read_experiment(transaction, name)
-            seen = watched.stored
-            if (stored.state, stored.version, stored.settings) != (RUNNING, seen.version, seen.settings):
+            before = watched.stored
+            if (stored.state, stored.version, stored.settings) != (RUNNING, before.version, before.settings):
                 return None
             for change in changes:
                 add_history(transaction, name, version, change.kind, now, SERVICE, change.note)

@@ -156,11 +156,11 @@ class FoldedSums:
 
     def _tally_batch(self, batch: pa.RecordBatch, earlier: pa.RecordBatch | None, task: Task) -> TallyCollector:
         book = TallyCollector(task)
-        for worked in process_batch(batch, task):
-            book.add(worked)
+        for outcome in process_batch(batch, task):
+            book.add(outcome)
         if task.scoring.gap is not None:
-            for worked in process_batch(earlier, task) if earlier is not None else ():
-                book.add_earlier(worked)
+            for outcome in process_batch(earlier, task) if earlier is not None else ():
+                book.add_earlier(outcome)
             book.count_sessions()
         return book
 
@@ -220,7 +220,7 @@ class Folding:
         """The tally of all impressions of a version, by metric."""
         with self._database.reading() as transaction:
             totals: dict[str, FoldedSums | None] = {
-                metric: self._folded(transaction, settings, version, metric) for metric in settings.metrics
+                metric: self._sum_parts(transaction, settings, version, metric) for metric in settings.metrics
             }
             for batches in self._open(transaction, settings, version):
                 totals = {metric: total and _try_add(total, *batches) for metric, total in totals.items()}
@@ -230,7 +230,7 @@ class Folding:
     def folded_tally(self, settings: Experiment, version: int, metric: str) -> Tally | None:
         """The tally of the folded impressions of a version."""
         with self._database.reading() as transaction:
-            return self._folded(transaction, settings, version, metric).close()
+            return self._sum_parts(transaction, settings, version, metric).close()
 
     def _keep(
         self, transaction: Transaction, settings: Experiment, version: int, metric: str, sums: FoldedSums
@@ -249,7 +249,7 @@ class Folding:
             *(settings.name, version, metric, sums.impressions, sums.to_bytes()),
         )
 
-    def _folded(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> FoldedSums:
+    def _sum_parts(self, transaction: Transaction, settings: Experiment, version: int, metric: str) -> FoldedSums:
         """The sum of all parts."""
         place = settings.name, version, metric
         parts = transaction.rows(f"SELECT number, impressions FROM sums {_OF_METRIC} ORDER BY number", *place)

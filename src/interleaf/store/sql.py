@@ -75,11 +75,11 @@ class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
         if not used <= sought.keys():
             with self._database.reading() as transaction:
                 names = list({name for name, _ in used})
-                found = Matching(transaction).sought(names)
+                read_now = Matching(transaction).sought(names)
                 statement = "SELECT name FROM experiments WHERE state = ? AND name = ANY(?)"
                 drafts = transaction.column(statement, DRAFT, names)
             cached = self._sought if len(self._sought) < MAX_VERSIONS else {}
-            sought = cached | found
+            sought = cached | read_now
             self._sought = {place: way for place, way in sought.items() if place[0] not in drafts}
         for name, version in used - sought.keys():
             raise DataError(f"there is no version {version} of an experiment {name!r}; create it first")
@@ -142,7 +142,7 @@ class SqlStore(ClockStore, DeletionStore, EpochPlanStore, KeyStore, WatchStore):
             apart = transaction.rows(f"SELECT reason, count(*) FROM apart {where} GROUP BY reason", *name_version)
         return VersionCounts(still_open[0], max(map(int, folded), default=0), dict(sorted(apart)))
 
-    def unplaced(self) -> dict[str, int]:
+    def count_unplaced(self) -> dict[str, int]:
         """Unmatched events of no known experiment, by reason: their impression or unit is unknown."""
         with self._database.reading() as transaction:
             rows = transaction.rows("SELECT reason, count(*) FROM apart WHERE experiment IS NULL GROUP BY reason")

@@ -63,12 +63,12 @@ class ClockStore:
         """
         with self._database.writing() as transaction:
             transaction.alone()
-            kept = _read_row(transaction, now)
+            last_row = _read_row(transaction, now)
             is_first = self._last_time is None
-            last, read_at, steady_since = self._last_time or (kept, monotonic, monotonic)
+            last, read_at, steady_since = self._last_time or (last_row, monotonic, monotonic)
             elapsed = max(0, monotonic - read_at)
-            new = _next(kept, now, max(kept.time, last.time + elapsed), elapsed, is_first)
-            if new[1:] != kept[1:] or abs(new.time - kept.time) >= _STEP:
+            new = _next(last_row, now, max(last_row.time, last.time + elapsed), elapsed, is_first)
+            if new[1:] != last_row[1:] or abs(new.time - last_row.time) >= _STEP:
                 transaction.change("UPDATE clock SET time = ?, doubted = ?, since = ?", *new)
             if last.doubted != new.doubted and new.doubted is not None:
                 steady_since = monotonic
@@ -79,9 +79,9 @@ class ClockStore:
         """Accept the time of the clock; returns the problem that the store had with it, or None."""
         with self._database.writing() as transaction:
             transaction.alone()
-            kept = _read_row(transaction, now)
+            last_row = _read_row(transaction, now)
             transaction.change("UPDATE clock SET time = ?, doubted = NULL, since = NULL", now)
-            return _problem(kept)
+            return _problem(last_row)
 
 
 def _read_row(transaction: Transaction, now: int) -> _Kept:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from interleaf.clicks import named, scale_of
+from interleaf.clicks import find_cascade, scale_of
 from interleaf.dueling_bandits import ALGORITHMS, draw_epoch
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
@@ -53,18 +53,18 @@ class PreferenceWorld:
         return np.asarray((1 + self.wins - self.wins.swapaxes(1, 2)) / 2)
 
     @cached_property
-    def _beaten(self) -> Array:
+    def _beaten_counts(self) -> Array:
         return np.asarray((self.preferences > 0.5).sum(axis=2))
 
     @cached_property
     def winners(self) -> Array:
         """Whether a ranker beats as many others as no other does, `[row, ranker]`: the Copeland winners."""
-        return np.asarray(self._beaten == self._beaten.max(axis=1, keepdims=True))
+        return np.asarray(self._beaten_counts == self._beaten_counts.max(axis=1, keepdims=True))
 
     @cached_property
     def has_condorcet_winner(self) -> bool:
         """Whether in each row one ranker beats all others; it is the only Copeland winner."""
-        return bool((self._beaten.max(axis=1) == self.wins.shape[1] - 1).all())
+        return bool((self._beaten_counts.max(axis=1) == self.wins.shape[1] - 1).all())
 
     @cached_property
     def borda_winners(self) -> Array:
@@ -79,7 +79,9 @@ class PreferenceWorld:
         the share of the other rankers that a Copeland winner beats, minus the share that this ranker beats (W16).
         """
         if not self.has_condorcet_winner:
-            return np.asarray((self._beaten.max(axis=1, keepdims=True) - self._beaten) / (self.wins.shape[1] - 1))
+            return np.asarray(
+                (self._beaten_counts.max(axis=1, keepdims=True) - self._beaten_counts) / (self.wins.shape[1] - 1)
+            )
         best = self.winners.argmax(axis=1)
         return np.asarray(self.preferences[np.arange(len(best)), best] - 0.5)
 
@@ -93,7 +95,7 @@ def compare_with_later(
     """
     queries = np.tile(np.arange(len(data)), repeats)
     numbers, chosen = np.arange(len(queries), dtype=np.uint64), resolve(DEFAULT)
-    models = [named(name, scale_of(data.max_grade)) for name in people]
+    models = [find_cascade(name, scale_of(data.max_grade)) for name in people]
     shares = np.empty((len(people), rankings.shape[1] - first - 1, 2))
     for later in range(first + 1, rankings.shape[1]):
         stage, key = Stage(data, rankings[:, [first, later]], chosen, K), (seed, first, later)
@@ -121,8 +123,8 @@ def judged_world(matrix: Array, rankers: int, repeats: int, generator: np.random
         return PreferenceWorld(np.tile(matrix, (repeats, 1, 1)))
     rows: list[Array] = []
     for _ in range(MAX_TRIES):
-        drawn = generator.permutation(len(matrix))[:rankers]
-        world = PreferenceWorld(matrix[np.ix_(drawn, drawn)][None])
+        chosen = generator.permutation(len(matrix))[:rankers]
+        world = PreferenceWorld(matrix[np.ix_(chosen, chosen)][None])
         rows += [world.wins[0]] if world.has_condorcet_winner else []
         if len(rows) == repeats:
             return PreferenceWorld(np.array(rows))

@@ -285,7 +285,7 @@ def impressions_of(batches: Iterable[pa.RecordBatch], method: str, k: int) -> Im
     )
     first, last = column(lambda part: part.clicks.first), column(lambda part: part.clicks.last)
     pages = QueryPages(
-        column(lambda part: part.clicked, 0),
+        column(lambda part: part.is_clicked, 0),
         np.where(first < 0, np.nan, first),
         np.where(last < 0, np.nan, last),
         column(lambda part: part.unit),

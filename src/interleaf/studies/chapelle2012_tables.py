@@ -408,7 +408,9 @@ def click_values(
         better, worse = (judged[metric][ranker] for ranker in traffic.pair)
         tried = [size for size in SIZES if size <= len(better)]
         curve = resampling.consistency(better - worse, tried, generator, repeats)
-        points = [(size, sure) for size, sure in zip(curve.sizes, curve.untied, strict=True) if (sure or 0) <= SURE]
+        points = [
+            (size, sure) for size, sure in zip(curve.sizes, curve.without_ties, strict=True) if (sure or 0) <= SURE
+        ]
         sizes, probabilities = [size for size, _ in points], [sure for _, sure in points]
         for method, scheme in SCORED_BY:
             scores = traffic.interleaved[method].scores(scheme)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from interleaf import plots
-from interleaf.clicks import named, scale_of
+from interleaf.clicks import find_cascade, scale_of
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.methods.registry import METHODS, methods
@@ -130,7 +130,10 @@ def comparing(rankers: int) -> list[str]:
 
 def _compare(data: Judged, size: FidelityScale, seed: int, count: int, method: str, clicks: str) -> MethodResult:
     """All runs of one cell."""
-    costly, model = METHODS[method].kernels.prepare_batch is not None, named(clicks, grades=scale_of(data.max_grade))
+    costly, model = (
+        METHODS[method].kernels.prepare_batch is not None,
+        find_cascade(clicks, grades=scale_of(data.max_grade)),
+    )
     rankers = draw_features(data.varying_features().tolist(), count, seed, "features")
     runs = (size.costly_runs if costly else size.runs)[count]
     result = run(data, rankers, method, model, size.impressions, runs, seed)

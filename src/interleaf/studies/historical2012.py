@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interleaf import plots
-from interleaf.clicks import Cascade, named
+from interleaf.clicks import Cascade, find_cascade
 from interleaf.counterfactual.estimators import WeightedSums, WeightStatistics
 from interleaf.counterfactual.list_outcomes import CLIP, draft_outcomes, log_chances, scorer_of
 from interleaf.errors import DataError
@@ -142,7 +142,7 @@ def _run_world(
     task: StudyRun, data: Judged, size: HistoricalScale, clicks: str, distance: str, repeats: int
 ) -> list[Repeat]:
     """All repeats; each has its own key, so results do not depend on threads."""
-    features, people = data.varying_features(), named(clicks, grades=max(2, data.max_grade + 1))
+    features, people = data.varying_features(), find_cascade(clicks, grades=max(2, data.max_grade + 1))
     if len(features) < 3:
         raise DataError(f"{data.name} has {len(features)} features that vary; a pair of rankers and a new one need 3")
     cells = [(clicks, distance, number) for number in range(repeats)]
@@ -215,7 +215,7 @@ def estimate_of(sums: WeightedSums) -> WeightedEstimate:
         outcome / count if count else 0.0,
         outcome / weight if weight > 0 else 0.0,
         int(np.sign(outcome)) if abs(outcome) > ROUNDING * size else 0,
-        sums.described,
+        sums.statistics,
     )
 
 

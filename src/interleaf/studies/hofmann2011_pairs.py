@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from interleaf import plots
-from interleaf.clicks import TABLES, Cascade, named, scale_of
+from interleaf.clicks import TABLES, Cascade, find_cascade, scale_of
 from interleaf.errors import DataError
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array
@@ -120,7 +120,7 @@ class Meeting:
 def perfect(grades: int) -> Cascade:
     """Clicks rise with the grade and nobody stops; for a number of grades that no table has, they rise linearly."""
     tables = {table.grades for table in TABLES if table.name == "perfect"}
-    return named("perfect" if grades in tables else "perfect_linear", grades=grades)
+    return find_cascade("perfect" if grades in tables else "perfect_linear", grades=grades)
 
 
 def realistic(grades: int) -> Cascade:
@@ -129,7 +129,7 @@ def realistic(grades: int) -> Cascade:
     Clicks go from .05 to .8 by equal factors, stops from 0 to .8 by equal steps (unverified).
     """
     if grades in {table.grades for table in TABLES if table.name == "realistic"}:
-        return named("realistic", grades=grades)
+        return find_cascade("realistic", grades=grades)
     levels = [grade / (grades - 1) for grade in range(grades)]
     return Cascade([round(0.05 * 16**level, 12) for level in levels], [round(0.8 * level, 12) for level in levels])
 

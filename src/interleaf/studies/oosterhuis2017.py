@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import ttest_ind
 
 from interleaf import plots
-from interleaf.clicks import named, scale_of
+from interleaf.clicks import find_cascade, scale_of
 from interleaf.errors import DataError
 from interleaf.kernels.arrays import Array
 from interleaf.simulate.run import Result, run
@@ -185,7 +185,7 @@ def _run_folds(
     method, scheme = METHODS[label]
     results = []
     for fold, (impressions, test) in enumerate(folds.pairs):
-        model = named(clicks, scale_of(max(impressions.max_grade, test.max_grade)), stop_needs_click=False)
+        model = find_cascade(clicks, scale_of(max(impressions.max_grade, test.max_grade)), stop_needs_click=False)
         runs = size.optimized_runs if label == "OM" else size.runs
         rankers = draw_features(features, count, seed, fold)
         result = run(impressions, rankers, method, model, size.impressions, runs, seed, scheme=scheme, truth=test)

@@ -95,7 +95,7 @@ def study(task: StudyRun) -> Study:
     two, many = outcomes[: len(pairs)], outcomes[len(pairs) :]
     of_many = {
         "all": many,
-        **{users: _under(many, users) for users in PEOPLE_FOR_MANY},
+        **{users: _limit_to(many, users) for users in PEOPLE_FOR_MANY},
         **{kind: [some for some in many if some[0].group.kind == kind] for kind in KINDS},
     }
     many_title = f"{MANY} rankers: traffic relative to {_label(TODAY)}, median over pairs and sets [95 %]"
@@ -179,7 +179,7 @@ def _title(users: str | None) -> str:
     return f"Traffic to a right decision relative to {_label(TODAY)}, median over pairs [95 %]: {people}"
 
 
-def _under(outcomes: Outcomes, users: str | None) -> Outcomes:
+def _limit_to(outcomes: Outcomes, users: str | None) -> Outcomes:
     return [[one for one in some if users in (None, one.users)] for some in outcomes]
 
 
@@ -187,7 +187,7 @@ def _by_similarity(outcomes: Outcomes, users: str | None) -> Mapping[str, Outcom
     """The outcomes of the pairs of each group of similarity, and of those between the first and the last."""
     columns = {name: (name,) for name in GROUPS} | {MIDDLE: tuple(MIDDLE_GROUPS)}
     return {
-        column: _under([some for some in outcomes if some[0].group.similarity in names], users)
+        column: _limit_to([some for some in outcomes if some[0].group.similarity in names], users)
         for column, names in columns.items()
     }
 
@@ -216,7 +216,7 @@ def _traffic_table(
 def _ab_table(outcomes: Outcomes) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for score in _scores(FOR_TWO):
-        cells = [_describe(median_of(ab_ratios, _under(outcomes, users), score, users)) for users in USERS]
+        cells = [_describe(median_of(ab_ratios, _limit_to(outcomes, users), score, users)) for users in USERS]
         rows.append((_label(score), *cells))
     title = "A/B on clicks needs this multiple of the traffic, whoever wins it, median over pairs [95 %]"
     return Table("ab", title, ("score", *USERS), tuple(rows))
@@ -227,7 +227,7 @@ def _sign_table(
 ) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for score in (None, *_scores(methods)):
-        cells = [_signs([one for some in _under(outcomes, users) for one in some], score) for users in people]
+        cells = [_signs([one for some in _limit_to(outcomes, users) for one in some], score) for users in people]
         rows.append(("A/B on clicks" if score is None else _label(score), *cells))
     return Table(name, title, ("score", *people), tuple(rows))
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from interleaf.clicks import named, scale_of
+from interleaf.clicks import find_cascade, scale_of
 from interleaf.interleaving import batch
 from interleaf.kernels.arrays import Array, pairs
 from interleaf.methods.registry import resolve
@@ -113,11 +113,11 @@ class RankerPool:
 
     def groups(self, size: int, repeats: int) -> Iterator[RankedGroup]:
         """Groups of `size` rankers, in turn of each kind, in random order; `repeats`: of each number of moves."""
-        kinds = (self._chosen("features", self._features, size), self._chosen("trained", self._trained, size))
-        groups = chain.from_iterable(zip_longest(*kinds, self._moved(size, repeats)))
+        kinds = (self._choose("features", self._features, size), self._choose("trained", self._trained, size))
+        groups = chain.from_iterable(zip_longest(*kinds, self._move(size, repeats)))
         return (group for group in groups if group is not None)
 
-    def _chosen(self, kind: str, rankers: Mapping[str, Array], size: int) -> Iterator[RankedGroup]:
+    def _choose(self, kind: str, rankers: Mapping[str, Array], size: int) -> Iterator[RankedGroup]:
         chosen = list(combinations(rankers, size)) if size == 2 else self._draw(kind, list(rankers), size)
         for number in shuffle(len(chosen), (self._seed, kind, size)):
             names = chosen[number]
@@ -125,10 +125,10 @@ class RankerPool:
 
     def _draw(self, kind: str, names: list[str], size: int) -> list[tuple[str, ...]]:
         generator = generator_of((self._seed, kind, size, "draw"))
-        drawn = [tuple(generator.permutation(names)[:size].tolist()) for _ in names]
-        return drawn if len(names) >= size else []
+        groups = [tuple(generator.permutation(names)[:size].tolist()) for _ in names]
+        return groups if len(names) >= size else []
 
-    def _moved(self, size: int, repeats: int) -> Iterator[RankedGroup]:
+    def _move(self, size: int, repeats: int) -> Iterator[RankedGroup]:
         for repeat, share, moves in product(range(repeats), CHANGED_QUERIES, MOVES):
             key = (self._seed, size, repeat, f"{share:g}", moves)
             others = [move(self._good, moves, share, (key, number)) for number in range(1, size)]
@@ -151,7 +151,7 @@ class StudyUsers:
 
     def chances(self, grades: Array, sides: Array, tastes: Array, scale: int) -> tuple[Array, Array]:
         """P(click | reached) and P(stop | clicked) of documents `[row, position]`; 0 where there is none."""
-        model = named(self.table, scale)
+        model = find_cascade(self.table, scale)
         click, stop = (np.array([float(share) for share in table]) for table in (model.click, model.stop))
         if self.taste_spread:
             leaning = expit(logit(click[np.maximum(grades, 0)]) + tastes[:, None] * sides)

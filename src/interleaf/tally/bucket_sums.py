@@ -132,17 +132,17 @@ def _add(buckets: Array, clicked: Array, columns: Array, linear: bool, with_squa
             continue
         into.clicked[bucket] += 1
         for column in range(columns.shape[1]):
-            into.sums[bucket, column] += fixed(columns[row, column])
+            into.sums[bucket, column] += to_fixed_point(columns[row, column])
         if not with_squares:
             continue
         if not linear:
             for pair in range(columns.shape[1]):
-                into.squares[pair] += fixed(columns[row, pair] ** 2)
+                into.squares[pair] += to_fixed_point(columns[row, pair] ** 2)
             continue
         pair = 0
         for one in range(columns.shape[1]):
             for other in range(one + 1, columns.shape[1]):
-                into.squares[pair] += fixed((columns[row, one] - columns[row, other]) ** 2)
+                into.squares[pair] += to_fixed_point((columns[row, one] - columns[row, other]) ** 2)
                 pair += 1
 
 
@@ -172,7 +172,7 @@ def _count_side(pair: int, score: float, tolerance: float, into: ScoreSums) -> N
 
 
 @inline_kernel
-def fixed(number: float) -> int:
+def to_fixed_point(number: float) -> int:
     """A number in units of 2^-24."""
     return int(np.rint(number * ONE))
 
@@ -201,7 +201,7 @@ class ArmSums(NamedTuple):
     def add(self, buckets: Array, decoded: Decoded, latency: Array) -> None:
         """Add rows with the `latency[row, ranker]` of all rankers, nan where it is not known."""
         delays = np.stack([decoded.clicks.first, decoded.clicks.last])
-        _add_clicks(buckets, decoded.counts, decoded.clicked, delays, self)
+        _add_clicks(buckets, decoded.counts, decoded.is_clicked, delays, self)
         _add_guards(buckets, decoded.counts, list_latency(decoded, latency), decoded.clicks.guarded, self.guards)
 
 
@@ -219,8 +219,8 @@ def list_latency(decoded: Decoded, latency: Array) -> Array:
     if decoded.impressions.teams.shape[1]:
         owned = decoded.has["teams"] & (decoded.counts > 0)
         owners = np.where(owned, decoded.impressions.teams[:, 0], owners)
-    known = latency[np.arange(len(owners)), np.maximum(owners, 0)]
-    return np.asarray(np.where(owners >= 0, known, np.nan))
+    by_list = latency[np.arange(len(owners)), np.maximum(owners, 0)]
+    return np.asarray(np.where(owners >= 0, by_list, np.nan))
 
 
 class ListSums(NamedTuple):
@@ -274,9 +274,9 @@ def _add_clicks(buckets: Array, counts: Array, clicked: Array, delays: Array, in
         measures[bucket, CLICKED] += 1
         measures[bucket, CLICKS] += clicks
         measures[bucket, AT_1] += highest == 1
-        measures[bucket, SKIPPED] += fixed(1 - clicks / lowest)
-        measures[bucket, MAX_RR] += fixed(1 / highest)
-        measures[bucket, MEAN_RR] += fixed(reciprocal / clicks)
+        measures[bucket, SKIPPED] += to_fixed_point(1 - clicks / lowest)
+        measures[bucket, MAX_RR] += to_fixed_point(1 / highest)
+        measures[bucket, MEAN_RR] += to_fixed_point(reciprocal / clicks)
         for which in range(2):
             into.delays[which, _bin(delays[which, row])] += 1
 
@@ -288,7 +288,7 @@ def _add_guards(buckets: Array, counts: Array, latency: Array, guarded: Array, g
         guards[bucket, EMPTY] += counts[row] == 0
         if 0 <= latency[row] < np.inf:
             guards[bucket, TIMED] += 1
-            guards[bucket, LATENCY] += fixed(min(np.float64(latency[row]), MAX_LATENCY))
+            guards[bucket, LATENCY] += to_fixed_point(min(np.float64(latency[row]), MAX_LATENCY))
         for kind in range(guarded.shape[1]):
             guards[bucket, KINDS + kind] += guarded[row, kind]
 

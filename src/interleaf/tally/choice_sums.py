@@ -118,13 +118,13 @@ class ChoiceSums:
     def add_scores(self, rankers: Sequence[str], units: Array, epochs: Array, scores: Array, sides: Array) -> None:
         """Add `scores[row, pair]` of impressions with an event, and which ranker won, `sides[row, pair]` -1, 0 or 1."""
         numbers = self._numbers_of(rankers)
-        kept = units & np.uint64((1 << self.level) - 1) == 0
+        is_sampled = units & np.uint64((1 << self.level) - 1) == 0
         for pair, (one, other) in enumerate(zip(*pairs(len(rankers)), strict=True)):
             sign = 1 if numbers[one] < numbers[other] else -1
             key = [np.full(len(units), number) for number in sorted((numbers[one], numbers[other]))]
             sums = sign * np.rint(scores[:, pair] * ONE).astype(np.int64)
             ones = np.ones(len(units), np.int64)
-            self.cells.add(np.stack([units.view(np.int64), epochs, *key, sums, ones], axis=1)[kept])
+            self.cells.add(np.stack([units.view(np.int64), epochs, *key, sums, ones], axis=1)[is_sampled])
             side = sign * sides[:, pair]
             self.wins.add(np.stack([epochs, *key, side > 0, side < 0], axis=1))
         self._limit()

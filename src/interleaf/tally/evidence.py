@@ -67,7 +67,7 @@ class Draws(NamedTuple):
 
     def add_ranks(self, decoded: Decoded) -> None:
         """Count the clicks of any lists by rank."""
-        _add_ranks(decoded.counts, decoded.clicked, self.ranks)
+        _add_ranks(decoded.counts, decoded.is_clicked, self.ranks)
 
     def add_lists(self, buckets: Array, decoded: Decoded, characters: Array) -> None:
         """Add interleaved lists; `characters[row, position]` is -1 for an unknown length, and may have no positions."""
@@ -76,7 +76,7 @@ class Draws(NamedTuple):
         rule = rule_of(resolve(decoded.design.method))
         if rule == DRAFT and len(decoded.design.rankers) > MAX_DRAFTERS:
             rule = NEXT
-        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.clicked, logged, rule, characters, self)
+        _add_lists(buckets, decoded.impressions, decoded.counts, decoded.is_clicked, logged, rule, characters, self)
 
     def reorder(self, order: list[int]) -> Draws:
         return self._replace(owners=self.owners[:, order], characters=self.characters[:, order])
@@ -301,13 +301,13 @@ class Evidence:
         self.draws.add_ranks(decoded)
         self.timeline.add(decoded.time, buckets, has_event)
         every = np.ones(len(buckets), np.bool_)
-        columns = np.stack([has_event, decoded.clicked.sum(axis=1)], axis=1).astype(np.float64)
+        columns = np.stack([has_event, decoded.is_clicked.sum(axis=1)], axis=1).astype(np.float64)
         self.visits.add(pack(decoded.unit, decoded.time // DAY), 0, decoded.time, every, columns)
         rows = np.flatnonzero(has_event & (decoded.unit & np.uint64((1 << self.contents.level) - 1) == 0))
         contents, clicks = np.zeros(len(rows), np.uint64), decoded.clicks
         first, last = ((1000 * seconds[rows]).astype(np.int64) for seconds in (clicks.first, clicks.last))
         moments = np.stack([decoded.time[rows], first, last], axis=1).view(np.uint64)
-        _hash(rows, decoded.unit, moments, decoded.impressions, decoded.counts, decoded.clicked, contents)
+        _hash(rows, decoded.unit, moments, decoded.impressions, decoded.counts, decoded.is_clicked, contents)
         self.contents.add(contents, 0, decoded.time[rows], every[rows], np.zeros((len(rows), 0)))
 
     def add_lists(
@@ -338,7 +338,7 @@ class Evidence:
         self.draws = Draws(*(mine + theirs for mine, theirs in zip(self.draws, other.draws, strict=True)))
         self.timeline.merge(other.timeline.step, other.timeline.places, other.timeline.counts)
         for name, units in other._samples.items():
-            self._samples[name].merge(units.level, *units.unordered)
+            self._samples[name].merge(units.level, *units.entries)
         for segment, counted in other.firsts.items():
             self.firsts[segment] = self.firsts.get(segment, 0) + counted
 

@@ -25,7 +25,7 @@ from interleaf.kernels.buckets import BUCKETS
 from interleaf.kernels.jit import impression_at, inline_kernel
 from interleaf.methods.loops import kernel_around
 from interleaf.methods.registry import resolve
-from interleaf.tally.bucket_sums import fixed
+from interleaf.tally.bucket_sums import to_fixed_point
 
 GROUPS = 64  # of users, for errors
 MAX_RANKS = 20  # longer lists are not counted
@@ -84,7 +84,7 @@ class ExposureSums(NamedTuple):
         settings = chosen.method.kernels.settings((1,), chosen.parameters, False)
         groups = buckets // (BUCKETS // GROUPS)
         add_lists = _add_lists(chosen.method.kernels.place, chosen.method.drawn_by_unit)
-        add_lists(decoded.impressions, decoded.counts, decoded.clicked, usable, groups, curves, self, settings)
+        add_lists(decoded.impressions, decoded.counts, decoded.is_clicked, usable, groups, curves, self, settings)
 
     def reorder(self, order: list[int]) -> ExposureSums:
         """The same with ranker order[i] at index i."""
@@ -165,7 +165,7 @@ def _add_moves(clicked: Array, group: int, chances: Array, into: Any) -> None:
     count = chances.shape[1]
     for position in range(count):
         if clicked[position]:
-            weight = fixed(1 / chances[position, position])
+            weight = to_fixed_point(1 / chances[position, position])
             if position + 1 < count and chances[position, position + 1] > 0:
                 into.moves[group, position, 0] += weight
                 into.clicks[position, 0] += 1
@@ -189,9 +189,9 @@ def _add_values(
                 rank = lists.ranks[row, ranker, position]
                 if 0 < rank <= count:
                     value = theta[rank - 1] / exposure
-                    into.values[group, curve, ranker] += fixed(value)
-                    into.ranked[curve, ranker, rank - 1] += fixed(value)
-                    into.slopes[group, curve, ranker, rank - 1] += fixed(value)
+                    into.values[group, curve, ranker] += to_fixed_point(value)
+                    into.ranked[curve, ranker, rank - 1] += to_fixed_point(value)
+                    into.slopes[group, curve, ranker, rank - 1] += to_fixed_point(value)
                     for other in range(count):
                         share = chances[position, other] * theta[other] / exposure
-                        into.slopes[group, curve, ranker, other] -= fixed(value * share)
+                        into.slopes[group, curve, ranker, other] -= to_fixed_point(value * share)

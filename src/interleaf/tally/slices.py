@@ -75,7 +75,7 @@ class Slices:
 
     def totals(self) -> Iterator[tuple[Array, Array, Array]]:
         """For the end of each slice: units with an event so far, their impressions with an event, and their sums."""
-        keys, values = self.cells.unordered
+        keys, values = self.cells.entries
         units, parts = unpack(keys)
         units, places = np.unique(units, return_inverse=True)
         clicked = np.zeros(len(units), np.int64)
@@ -171,7 +171,7 @@ class Segments:
 
     def units_of(self, key: Key) -> tuple[Array, Array, Array]:
         """The units of a segment with an event in it, their impressions with an event, and their sums."""
-        keys, values = self.cells.unordered
+        keys, values = self.cells.entries
         units, parts = unpack(keys)
         rows = parts == list(self.impressions).index(key)
         return units[rows], values[rows, CLICKED], values[rows, SUMS:]

@@ -197,12 +197,12 @@ def absorb(total: Tally, more: Tally) -> Tally:
     total.exposure = add_sums(total.exposure, more.exposure)
     total.slices.merge(more.slices)
     total.evidence.merge(more.evidence)
-    hashes, values = more.units.unordered
+    hashes, values = more.units.entries
     numbers = [total.number_of(name) for name in more.arms]  # arms may have other numbers in `more`
     values[:, ARMS] = sum((values[:, ARMS] >> bit & 1) << number for bit, number in enumerate(numbers))
     total.units.merge(more.units.level, hashes, values)
     total.segments.merge(more.segments)
-    total.queries.merge(more.queries.level, *more.queries.unordered)
+    total.queries.merge(more.queries.level, *more.queries.entries)
     total.choice.merge(more.choice)
     for name, arm in more.arms.items():
         total.arms[name] = add_sums(total.arms[name], arm) if name in total.arms else arm
@@ -242,7 +242,7 @@ def as_if(tally: Tally, about: About) -> Tally:
     combined = replace(about, experiment=own.experiment, version=own.version, rankers=own.rankers, composed="")
     combined = replace(combined, guarded=own.guarded, joined=own.joined)
     total = type(tally).empty(combined)
-    hashes, rows = tally.units.unordered
+    hashes, rows = tally.units.entries
     values = np.zeros((tally.units.size, SUMS + total.units.columns), np.int64)
     values[:, :SUMS] = rows[:, :SUMS]
     total.units.merge(tally.units.level, hashes, values)

@@ -14,7 +14,7 @@ import numpy as np
 
 from interleaf.kernels.arrays import Array
 from interleaf.kernels.jit import inline_kernel, kernel
-from interleaf.tally.bucket_sums import fixed, reordered_columns
+from interleaf.tally.bucket_sums import reordered_columns, to_fixed_point
 
 _ONE = np.uint64(1)
 _PART_SHIFT, _SPREAD_SHIFT = np.uint64(44), np.uint64(24)
@@ -156,33 +156,33 @@ class UnitSums:
 
     def _forget(self) -> None:
         """Clear cached values, because the table changes."""
-        for name in ("unordered", "_ordered"):
+        for name in ("entries", "_sorted_entries"):
             self.__dict__.pop(name, None)
 
     @cached_property
-    def unordered(self) -> tuple[Array, Array]:
+    def entries(self) -> tuple[Array, Array]:
         """Hashes and rows in any order, because sorting half a million takes long."""
         places = np.flatnonzero(self._keys)
         return self._keys[places], self._values[places]
 
     @cached_property
-    def _ordered(self) -> tuple[Array, Array]:
-        hashes, values = self.unordered
+    def _sorted_entries(self) -> tuple[Array, Array]:
+        hashes, values = self.entries
         order = np.argsort(hashes)
         return hashes[order], values[order]
 
     @property
     def hashes(self) -> Array:
         """The sorted hashes of units; `values` has their rows in the same order."""
-        return self._ordered[0]
+        return self._sorted_entries[0]
 
     @property
     def values(self) -> Array:
-        return self._ordered[1]
+        return self._sorted_entries[1]
 
     @property
     def rows(self) -> Array:
-        return self.unordered[1]
+        return self.entries[1]
 
     @property
     def is_exact(self) -> bool:
@@ -217,7 +217,7 @@ class UnitSums:
 
     def merge_parts(self, other: UnitSums, parts: Array) -> None:
         """Add the sums of units in parts, where `parts[n]` is the number here of the other's part n."""
-        keys, values = other.unordered
+        keys, values = other.entries
         units, numbers = unpack(keys)
         self.merge(other.level, pack(units, parts[numbers]), values)
 
@@ -276,7 +276,7 @@ def _add(
         if clicked[row]:
             values[place, CLICKED] += 1
             for column in range(columns.shape[1]):
-                values[place, SUMS + column] += fixed(columns[row, column])
+                values[place, SUMS + column] += to_fixed_point(columns[row, column])
     return len(units), size
 
 

@@ -355,7 +355,7 @@ def test_values_have_a_scale_of_their_own_and_say_what_the_cap_cuts_off() -> Non
     assert revenue.bar.interval == (round(100 * (1 + 0.4 / 13.2), 1), WIDTH)
     assert (click.note, revenue.note) == (
         "the verdict is based on this",
-        "up to 100 a unit, which cuts off 16.0% of all value",
+        "up to 100 a unit, which cuts off 16.0 % of all value",
     )
 
 

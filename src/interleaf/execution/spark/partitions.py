@@ -229,7 +229,7 @@ class Frame:
     def each(self, projection: Projection, function: OfBatches) -> RDD[Packed]:
         chosen = self.frame.select(*self._names(projection))
         answers = chosen.mapInArrow(partial(_of_partition, projection, function), "key long, data binary")
-        with _unweighed(chosen.sparkSession):
+        with _limit_by_rows(chosen.sparkSession):
             items = answers.rdd.map(lambda row: (row.key, bytes(row.data)))
             if not self._joined:
                 return items
@@ -256,7 +256,7 @@ class Frame:
 
 
 @contextmanager
-def _unweighed(spark: SparkSession) -> Iterator[None]:
+def _limit_by_rows(spark: SparkSession) -> Iterator[None]:
     """Limit batches by rows only: Spark would compute their size after each row, which is slow for nested data."""
     before = spark.conf.get(WEIGHT, None)
     spark.conf.set(WEIGHT, 2**31 - 1)

@@ -43,7 +43,7 @@ def convert(values: pa.Array, name: str, kind: pa.DataType) -> Cells:
     if kind == schema.TIME:
         return _times(values)
     if pa.types.is_nested(kind):
-        return _nested(values, kind, READ_RULES[name].check)
+        return _read_nested(values, kind, READ_RULES[name].check)
     return _texts(values) if pa.types.is_string(kind) else _simple(values, kind)
 
 
@@ -56,7 +56,7 @@ def _texts(values: pa.Array) -> Cells:
     if pa.types.is_floating(values.type):
         whole = pc.if_else(pc.equal(pc.floor(values), values), values, None)
         texts = whole.cast(pa.int64(), safe=False).cast(pa.string())
-        return _checked(values, pc.coalesce(texts, values.cast(pa.string())))
+        return _check(values, pc.coalesce(texts, values.cast(pa.string())))
     if pa.types.is_nested(values.type):
         return Cells(pa.nulls(len(values), pa.string()), np.asarray(values.is_valid()))
     try:
@@ -65,7 +65,7 @@ def _texts(values: pa.Array) -> Cells:
         return each(values, lambda value: value.decode() if isinstance(value, bytes) else str(value), pa.string())
 
 
-def _checked(before: pa.Array, after: pa.Array, assumptions: frozenset[str] = frozenset()) -> Cells:
+def _check(before: pa.Array, after: pa.Array, assumptions: frozenset[str] = frozenset()) -> Cells:
     """Cells of which those are wrong that became null."""
     wrong = pc.and_(before.is_valid(), after.is_null())
     return Cells(after, np.asarray(wrong), assumptions)
@@ -153,12 +153,12 @@ def _times_of_text(texts: pa.Array) -> Cells:
     times = in_utc(texts).cast(schema.TIME)
     has_zone = pc.match_substring_regex(texts, ZONE)
     is_naive = pc.any(pc.and_(times.is_valid(), pc.invert(has_zone))).as_py()
-    return _checked(texts, times, frozenset({schema.NAIVE_TIMES} if is_naive else ()))
+    return _check(texts, times, frozenset({schema.NAIVE_TIMES} if is_naive else ()))
 
 
 def _since_1970(values: pa.Array) -> Cells:
     """Times from numbers: below 10^11 seconds, then milli-, micro- and nanoseconds, each up to 1,000 times as large."""
-    given, numbers = values, np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), 0.0))
+    originals, numbers = values, np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), 0.0))
     is_time = np.abs(numbers) < 2**63  # neither infinite nor NaN
     fraction = np.where(is_time, numbers, 0.0) % 1
     if schema.is_string(values.type):
@@ -172,10 +172,10 @@ def _since_1970(values: pa.Array) -> Cells:
         whole // 1000,
     )
     times = pa.array(micros, pa.int64(), mask=np.asarray(values.is_null()) | ~is_time).cast(schema.TIME)
-    return _checked(given, times, frozenset({NUMERIC_TIMES} if values.null_count < len(values) else ()))
+    return _check(originals, times, frozenset({NUMERIC_TIMES} if values.null_count < len(values) else ()))
 
 
-def _nested(values: pa.Array, kind: pa.DataType, check: Callable[[Any], Any]) -> Cells:
+def _read_nested(values: pa.Array, kind: pa.DataType, check: Callable[[Any], Any]) -> Cells:
     """Lists and objects: as they are, or from JSON text."""
     if schema.is_string(values.type):
         return each_json(values, check, kind)

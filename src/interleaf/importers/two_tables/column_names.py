@@ -73,9 +73,9 @@ class TableColumns:
 
     def without(self, *fields: str) -> TableColumns:
         """The same without these fields, whose columns are then unused."""
-        kept = {field: column for field, column in self.by_field.items() if field not in fields}
+        by_field = {field: column for field, column in self.by_field.items() if field not in fields}
         dropped = tuple(self.by_field[field] for field in fields if field in self.by_field)
-        return TableColumns(self.table, kept, self.given - set(fields), (*self.unused, *dropped))
+        return TableColumns(self.table, by_field, self.given - set(fields), (*self.unused, *dropped))
 
     @property
     def sentence(self) -> str:
@@ -114,9 +114,12 @@ class ColumnMap:
         for name, column in given.items():
             tables, field = _tables_of(name, columns)
             if not tables:
-                known = [*dict.fromkeys(field for fields in NAMES.values() for field in fields), f"{ATTRIBUTE}NAME"]
+                all_fields = [
+                    *dict.fromkeys(field for fields in NAMES.values() for field in fields),
+                    f"{ATTRIBUTE}NAME",
+                ]
                 problems.append(
-                    DataError(f"--map {name}={column}: there is no field {name!r}; use {suggest(name, known)}")
+                    DataError(f"--map {name}={column}: there is no field {name!r}; use {suggest(name, all_fields)}")
                 )
                 continue
             places = [table for table in tables if column in columns[table]]
@@ -146,30 +149,30 @@ def find_columns(
     """The column of each field of a table; what is ambiguous or lacking is added to `problems`."""
     repeated = sorted({column for column in columns if columns.count(column) > 1})
     problems += [DataError(f"the {table} have several columns named {name!r}; keep one of them") for name in repeated]
-    taken = {column for field, column in mapped.items() if not field.startswith(ATTRIBUTE)}
-    free = [column for column in dict.fromkeys(columns) if column not in taken]
-    found: dict[str, str] = {}
+    mapped_columns = {column for field, column in mapped.items() if not field.startswith(ATTRIBUTE)}
+    free = [column for column in dict.fromkeys(columns) if column not in mapped_columns]
+    by_field: dict[str, str] = {}
     for field, names in NAMES[table].items():
         if field in mapped:
-            found[field] = mapped[field]
+            by_field[field] = mapped[field]
             continue
         candidates = _candidates(field, names, free)
         if len(candidates) == 1:
-            found[field] = candidates[0]
+            by_field[field] = candidates[0]
         elif candidates:
             listed = " and ".join(map(repr, candidates))
             remedy = " or ".join(f"--map {table}.{field}={column}" for column in candidates)
             problems.append(DataError(f"the {table} have the columns {listed}: which is the {field}? Give {remedy}"))
-    found |= {field: column for field, column in mapped.items() if field.startswith(ATTRIBUTE)}
-    problems += _lacking(table, columns, found)
-    unused = tuple(column for column in dict.fromkeys(columns) if column not in found.values())
-    return TableColumns(table, found, frozenset(mapped), unused)
+    by_field |= {field: column for field, column in mapped.items() if field.startswith(ATTRIBUTE)}
+    problems += _lacking(table, columns, by_field)
+    unused = tuple(column for column in dict.fromkeys(columns) if column not in by_field.values())
+    return TableColumns(table, by_field, frozenset(mapped), unused)
 
 
 def _candidates(field: str, names: Sequence[str], columns: Iterable[str]) -> list[str]:
     """The columns that may be this field; one that has its very name is the only one."""
-    known = {simplify(name) for name in (field, *names)}
-    candidates = [column for column in columns if simplify(column) in known]
+    accepted = {simplify(name) for name in (field, *names)}
+    candidates = [column for column in columns if simplify(column) in accepted]
     exact = [column for column in candidates if column == field]
     return exact or candidates
 

@@ -147,7 +147,7 @@ def _convert(
             options.ordinals is None,
             counts,
         )
-        number = write_batches(out, _joined(shuffle, joiner, counts), late=counts.to_metadata)
+        number = write_batches(out, _join(shuffle, joiner, counts), late=counts.to_metadata)
     result = ImportResult(number, joiner.events, counts.dropped + counts.events, counts.examples)
     result.remarks = list(counts.assumptions)
     return result
@@ -171,12 +171,12 @@ def _open(
     columns: dict[str, TableColumns] = {}
     shape = ""
     for table, there in names.items():
-        given = dict(mapped.by_table.get(table, {}))
+        table_map = dict(mapped.by_table.get(table, {}))
         if table == IMPRESSIONS:
-            given |= {
-                f"{ATTRIBUTE}{name}": name for name in wanted if name in there and f"{ATTRIBUTE}{name}" not in given
+            table_map |= {
+                f"{ATTRIBUTE}{name}": name for name in wanted if name in there and f"{ATTRIBUTE}{name}" not in table_map
             }
-        columns[table] = find_columns(table, there, given, problems)
+        columns[table] = find_columns(table, there, table_map, problems)
     if IMPRESSIONS in columns:
         shape = find_shape(columns[IMPRESSIONS], problems)
     if EVENTS in columns:
@@ -209,7 +209,7 @@ def _defaults(columns: TableColumns, options: ImportOptions, counts: ReadCounts)
     return schema.DEFAULTS | {"experiment": options.experiment, "method": options.method}
 
 
-def _joined(shuffle: ShuffleFile, joiner: TableJoiner, counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+def _join(shuffle: ShuffleFile, joiner: TableJoiner, counts: ReadCounts) -> Iterator[pa.RecordBatch]:
     """The log, partition by partition; an error if no impression is left."""
     impressions = 0
     for rows, events in shuffle.parts():

@@ -95,7 +95,7 @@ def _of_frame(source: Any, table: str) -> TableSource:
         try:
             if type(source).__module__.startswith(_DUCKDB_MODULES):  # a connection has room for one open result
                 columns = pa.RecordBatchReader.from_stream(source.limit(0)).read_all().schema
-                return _of_batches("", columns, _streamed(source))
+                return _of_batches("", columns, _stream(source))
             reader = pa.RecordBatchReader.from_stream(source)
         except pa.ArrowException as problem:
             raise DataError(f"the {table} of type {kind} are not a table ({problem}); give one") from None
@@ -103,7 +103,7 @@ def _of_frame(source: Any, table: str) -> TableSource:
     raise DataError(f"the {table} are of type {kind}; give a path, an address with ?query=, or a data frame")
 
 
-def _streamed(source: Any) -> Iterator[pa.RecordBatch]:
+def _stream(source: Any) -> Iterator[pa.RecordBatch]:
     yield from pa.RecordBatchReader.from_stream(source)
 
 
@@ -126,13 +126,13 @@ def _of_files(files: Sequence[LogFile]) -> TableSource:
     def read(names: Sequence[str], counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         for file in files:
             for batch in _READERS[_format(file)](file, names, counts):
-                yield _completed(batch, names, file)
+                yield _complete(batch, names, file)
 
     where = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {len(files) - 1} more"
     return TableSource(where, tuple(names), read, sum(file.size for file in files))
 
 
-def _completed(batch: pa.RecordBatch, names: Sequence[str], file: LogFile) -> pa.RecordBatch:
+def _complete(batch: pa.RecordBatch, names: Sequence[str], file: LogFile) -> pa.RecordBatch:
     """The columns in order; those that the file lacks have the value of its folder's name, or null."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     for name in names:
@@ -154,12 +154,12 @@ def _names_of(file: LogFile) -> list[str]:
     if file.is_csv:
         with _open_csv(file) as reader:
             names: list[str] = reader.schema.names
-        schema.refuse([f"two columns are named {name!r}; keep one" for name in _repeated(names)], str(file.path))
+        schema.refuse([f"two columns are named {name!r}; keep one" for name in _find_repeated(names)], str(file.path))
         return names
     return list({name: None for value in _objects(file, ReadCounts()) for name in value})
 
 
-def _repeated(names: Sequence[str]) -> list[str]:
+def _find_repeated(names: Sequence[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
 
 

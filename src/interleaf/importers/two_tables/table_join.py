@@ -60,12 +60,12 @@ class OwnerEvidence:
 
     def rankers(self, batch: pa.RecordBatch) -> pa.Array:
         """The rankers of each impression; null if nothing names them."""
-        known = batch.column("rankers") if "rankers" in batch.schema.names else pa.nulls(len(batch), _NAMES)
-        if not known.null_count:
-            return known
+        names = batch.column("rankers") if "rankers" in batch.schema.names else pa.nulls(len(batch), _NAMES)
+        if not names.null_count:
+            return names
         designs, design = _designs(batch)
-        found = pa.array([self._rankers_of(one) for one in designs], _NAMES)
-        return pc.if_else(known.is_valid(), known, found.take(pa.array(design)))
+        by_design = pa.array([self._rankers_of(one) for one in designs], _NAMES)
+        return pc.if_else(names.is_valid(), names, by_design.take(pa.array(design)))
 
     def _rankers_of(self, design: Design) -> list[str] | None:
         if self._given:
@@ -164,11 +164,16 @@ def group_results(rows: pa.RecordBatch, first_rank: int, counts: ReadCounts) -> 
             columns[name] = first_values(rows.column(name), some, group[some], len(ids))
     order, is_copy = _result_order(rows, group)
     counts.dropped[DropReason.REPEATED_IMPRESSION] += len(np.unique(group[is_copy]))
-    kept = order[~is_copy[order]]
-    rank, group = np.asarray(pc.fill_null(rows.column("rank"), -1))[kept], group[kept]
-    has_document = np.asarray(rows.column("document").is_valid())[kept]
+    rows_in_order = order[~is_copy[order]]
+    rank, group = np.asarray(pc.fill_null(rows.column("rank"), -1))[rows_in_order], group[rows_in_order]
+    has_document = np.asarray(rows.column("document").is_valid())[rows_in_order]
     is_result = (rank >= 0) | has_document  # a row with neither says that nothing was shown
-    rank, group, kept, has_document = rank[is_result], group[is_result], kept[is_result], has_document[is_result]
+    rank, group, rows_in_order, has_document = (
+        rank[is_result],
+        group[is_result],
+        rows_in_order[is_result],
+        has_document[is_result],
+    )
     sizes = np.bincount(group, minlength=len(ids))
     place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     is_twice = np.zeros(len(group), np.bool_)
@@ -181,7 +186,7 @@ def group_results(rows: pa.RecordBatch, first_rank: int, counts: ReadCounts) -> 
             positions = ", ".join(map(str, rank[group == one][:EXAMPLES].tolist()))
             counts.dropped[reason] += int(marks.sum())
             counts.examples.setdefault(reason, f"impression {ids[one].as_py()!r} with positions {positions}")
-    documents, owners = (rows.column(name).take(pa.array(kept)) for name in ("document", "owner"))
+    documents, owners = (rows.column(name).take(pa.array(rows_in_order)) for name in ("document", "owner"))
     columns |= {"impression": ids, "documents": lists_of(sizes, documents), "owners": lists_of(sizes, owners)}
     return pa.RecordBatch.from_pydict(columns).filter(pa.array(~(twice | gaps)))
 

@@ -86,7 +86,7 @@ class RowChecks:
             self.counts.examples.setdefault(reason, f"{self.where}, row {self._before + int(out[0]) + 1:,}{value}")
             self._is_used[out] = False
 
-    def used(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def select_usable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that can be used."""
         return batch if self._is_used.all() else batch.filter(pa.array(self._is_used))
 
@@ -97,17 +97,17 @@ def find_shape(columns: TableColumns, problems: list[InterleafError]) -> str:
         (LIST, "documents" in columns),
         (RESULTS, "document" in columns and "rank" in columns),
     ]
-    found = [shape for shape, holds in shapes if holds]
-    if len(found) == 2:
+    candidates = [shape for shape, holds in shapes if holds]
+    if len(candidates) == 2:
         names = [columns.by_field[field] for field in ("documents", "document")]
-        given = [field for field in ("documents", "document") if field in columns.given]
-        if len(given) == 1:
-            return LIST if given == ["documents"] else RESULTS
+        mapped = [field for field in ("documents", "document") if field in columns.given]
+        if len(mapped) == 1:
+            return LIST if mapped == ["documents"] else RESULTS
         remedy = f"--map documents={names[0]} or --map document={names[1]}"
         problems.append(
             DataError(f"the impressions have lists ({names[0]!r}) and results ({names[1]!r}); give {remedy}")
         )
-    if not found and not {"rankings", "key"} <= set(columns.by_field):
+    if not candidates and not {"rankings", "key"} <= set(columns.by_field):
         problems.append(
             DataError(
                 "the impressions do not say what was shown; they need a list (--map documents=COLUMN), or one row for "
@@ -115,7 +115,7 @@ def find_shape(columns: TableColumns, problems: list[InterleafError]) -> str:
                 f"rankings=COLUMN --map key=COLUMN); not used: {', '.join(map(repr, columns.unused)) or 'no column'}"
             )
         )
-    return found[0] if found else KEY
+    return candidates[0] if candidates else KEY
 
 
 class ImpressionRows:
@@ -160,9 +160,9 @@ class ImpressionRows:
         elif self.shape == LIST:
             arrays |= self._lists(checks, source)
         if self._composes and not _has_items(arrays.get("owners")):
-            arrays |= self._composed(checks, source, arrays)
+            arrays |= self._compose_again(checks, source, arrays)
         whole = [arrays.get(field.name, pa.nulls(len(batch), field.type)) for field in self.schema]
-        return checks.used(pa.RecordBatch.from_arrays(whole, schema=self.schema))
+        return checks.select_usable(pa.RecordBatch.from_arrays(whole, schema=self.schema))
 
     def _lists(self, checks: RowChecks, source: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         """The shown documents and their owners, from lists of ids or of objects; by rank if the objects have one."""
@@ -194,8 +194,8 @@ class ImpressionRows:
             return {"rankings": rankings} | ({} if names is not None else {"rankers": pa.nulls(len(values), _TEXTS)})
         make = each_json if schema.is_string(values.type) else each
         cells = checks.take("rankings", values, make(values, _split, _RANKINGS))
-        found = cells.field("rankers")
-        return {"rankings": cells.field("rankings"), "rankers": found if names is None else pc.coalesce(names, found)}
+        keys = cells.field("rankers")
+        return {"rankings": cells.field("rankings"), "rankers": keys if names is None else pc.coalesce(names, keys)}
 
     def _with_attributes(self, batch: pa.RecordBatch, known: pa.Array | None) -> pa.Array:
         """Attributes from columns of their own, beside those of a column of attributes."""
@@ -210,7 +210,7 @@ class ImpressionRows:
                     row[name] = value
         return pa.array([list(row.items()) for row in rows], _TYPES["attributes"])
 
-    def _composed(
+    def _compose_again(
         self, checks: RowChecks, source: Mapping[str, pa.Array], arrays: Mapping[str, pa.Array]
     ) -> dict[str, pa.Array]:
         """Lists that rankings and key compose again: their documents, and the owners of methods that have owners."""
@@ -223,14 +223,14 @@ class ImpressionRows:
         owners: list[Any] = [None] * size
         failed = np.zeros(size, np.bool_)
         rows = zip(*columns, shown, methods, ks, strict=True)
-        for place, (rankers, rankings, key, known, method, k) in enumerate(rows):
-            documents[place] = known
+        for place, (rankers, rankings, key, logged, method, k) in enumerate(rows):
+            documents[place] = logged
             if rankings is None or key is None:
-                failed[place] = known is None
+                failed[place] = logged is None
                 continue
             try:
                 composed = _compose(
-                    rankers or self._checks.rankers, rankings, method or self._method, k or K, key, known
+                    rankers or self._checks.rankers, rankings, method or self._method, k or K, key, logged
                 )
             except InterleafError:
                 failed[place] = True
@@ -318,7 +318,7 @@ class EventRows:
         is_placed = pc.or_(arrays["document"].is_valid(), arrays["rank"].is_valid())
         checks.refuse(DropReason.NO_EVENT_VALUE.of("document"), pc.invert(is_placed))
         arrays["kind"] = pc.fill_null(arrays["kind"], CLICK)
-        rows = checks.used(pa.RecordBatch.from_arrays(list(arrays.values()), schema=EVENT_SCHEMA))
+        rows = checks.select_usable(pa.RecordBatch.from_arrays(list(arrays.values()), schema=EVENT_SCHEMA))
         ranks = np.asarray(rows["rank"].filter(rows["document"].is_null()))
         self._placed += len(ranks)
         self._at_0 += int((ranks == 0).sum())

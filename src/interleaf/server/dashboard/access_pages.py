@@ -65,7 +65,7 @@ async def enter(visit: Visit) -> Response:
 async def leave(visit: Visit) -> Response:
     """End the session."""
     await asyncio.to_thread(visit.service.store.end_session, visit.cookie)
-    return _left()
+    return _leave()
 
 
 async def leave_everywhere(visit: Visit) -> Response:
@@ -73,10 +73,10 @@ async def leave_everywhere(visit: Visit) -> Response:
     if visit.who is not None:
         ended = await asyncio.to_thread(visit.service.store.end_sessions, visit.who.id)
         log.info("ended all sessions of a key", extra={"key": visit.who.id, "sessions": ended})
-    return _left()
+    return _leave()
 
 
-def _left() -> Response:
+def _leave() -> Response:
     answer = RedirectResponse("/login", 303, HEADERS)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer
@@ -89,9 +89,9 @@ def _onward(target: str) -> str:
 
 async def show_keys(visit: Visit) -> Response:
     """The page with all keys."""
-    made = visit.request.query_params.get("made", "")
-    problem = f"The key {made[:40]} already exists, and its secret was shown once. To have another, fill in the form."
-    return await _page(visit, problem=problem if made else "")
+    name = visit.request.query_params.get("made", "")
+    problem = f"The key {name[:40]} already exists, and its secret was shown once. To have another, fill in the form."
+    return await _page(visit, problem=problem if name else "")
 
 
 async def _page(visit: Visit, status: int = 200, problem: str = "", secret: str = "") -> Response:

@@ -73,7 +73,7 @@ def first_list(settings: Experiment, address: str, is_open: bool) -> list[str]:
     orders = cycle((["doc-1", "doc-2", "doc-3"], ["doc-3", "doc-2", "doc-1"]))
     names: Sequence[str] = settings.rankers
     if settings.mode == CHOOSE:
-        names = [f"RANKER {number} FROM THE ANSWER" for number in range(1, settings.mixed + 1)]
+        names = [f"RANKER {number} FROM THE ANSWER" for number in range(1, settings.rankers_per_list + 1)]
     rankings = dict(zip(names, orders, strict=False))
     body = {"unit": "user-7", "query": "trail shoes", "rankings": rankings}
     commands = [_post(f"{address}/v1/experiments/{settings.name}/interleave", body, is_open)]

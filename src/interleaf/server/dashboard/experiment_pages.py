@@ -76,7 +76,7 @@ async def _list_values(visit: Visit) -> dict[str, Any]:
     experiments = await asyncio.to_thread(store.experiments, search, PAGE, (number - 1) * PAGE)
     await service.wait_for_kernels(stored for stored in experiments if stored.state != DRAFT)
     lines = await service.run_report(lambda: [_line(stored, visit.shared) for stored in experiments])
-    unplaced = await asyncio.to_thread(store.unplaced) if search.only is None else {}
+    unplaced = await asyncio.to_thread(store.count_unplaced) if search.only is None else {}
     query = {"search": search.text, "state": search.state, "archived": "true" if search.archived else None}
     return {
         "lines": lines,

@@ -18,11 +18,11 @@ from interleaf.report.format import Names, count, format_signed, share, span
 from interleaf.report.guardrails import code_of_preference
 from interleaf.report.model import FAILED, WARNING, Comparison, VerdictCode
 from interleaf.report.report import Report
-from interleaf.report.sections import MAX_ROWS, pair_label, shown
+from interleaf.report.sections import MAX_ROWS, pair_label, select_pairs
 from interleaf.stats.power import units_until_decision
 from interleaf.stats.sequence import multiplier
 from interleaf.store.records import DECIDED, RUNNING, Stored
-from interleaf.tables import Table
+from interleaf.tables import Table, percent
 
 WIDTH = 200.0  # of a bar, in SVG units
 FIRST, SECOND, NEITHER = "first", "second", "neither"
@@ -75,7 +75,7 @@ class Scorecard:
 def scorecard(settings: Experiment, reports: Mapping[str, Report]) -> Scorecard:
     """The rows of all metrics, the primary one first; only the first row of a metric has its note."""
     names = Names(settings.rankers)
-    every = [(metric, *one) for metric, report in reports.items() for one in enumerate(shown(report))]
+    every = [(metric, *one) for metric, report in reports.items() for one in enumerate(select_pairs(report))]
     some = every[:MAX_ROWS]
     scale = {metric: metric if settings.counts_values(metric) else "" for metric in reports}  # values have own units
     reach = {metric: _reach([pair for other, _, pair in some if scale[other] == scale[metric]]) for metric in reports}
@@ -107,8 +107,8 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
             continue
         others = {frozenset((pair.first, pair.second)): pair for pair in against.comparisons}
         for pair in report.comparisons:
-            better = _favoured(pair, settings.events.get(one, 1.0))
-            worse = _favoured(others.get(frozenset((pair.first, pair.second))), settings.events.get(other, 1.0))
+            better = _find_favoured(pair, settings.events.get(one, 1.0))
+            worse = _find_favoured(others.get(frozenset((pair.first, pair.second))), settings.events.get(other, 1.0))
             if better is not None and worse is not None and better != worse:
                 by = "all kinds together, weighted," if other == WEIGHTED else names[other]
                 warnings.append(
@@ -118,7 +118,7 @@ def conflicts(settings: Experiment, reports: Mapping[str, Report]) -> tuple[str,
     return tuple(warnings[:MAX_ROWS])
 
 
-def _favoured(pair: Comparison | None, weight: float) -> str | None:
+def _find_favoured(pair: Comparison | None, weight: float) -> str | None:
     """The ranker that the events of a kind favour; None if neither."""
     if pair is None:
         return None
@@ -134,11 +134,11 @@ def _row(metric: str, note: str, pair: Comparison, names: Names, settings: Exper
     preferred = {None: NEITHER, pair.first: FIRST, pair.second: SECOND}[pair.winner]
     counts_against = settings.events.get(metric, 1.0) < 0
     if pair.winner is not None:
-        said = f"{names[pair.winner]} {'has more' if counts_against else 'is preferred'}"
+        sentence = f"{names[pair.winner]} {'has more' if counts_against else 'is preferred'}"
     elif pair.unanimous is not None:
-        said = f"all {'are of' if counts_against else 'favour'} {names[pair.unanimous]}"
+        sentence = f"all {'are of' if counts_against else 'favour'} {names[pair.unanimous]}"
     else:
-        said = "no difference shown"
+        sentence = "no difference shown"
     outcomes = (pair.wins, pair.ties, pair.losses)
     return Row(
         names[metric],
@@ -148,8 +148,8 @@ def _row(metric: str, note: str, pair: Comparison, names: Names, settings: Exper
         None if pair.interval is None else span(pair.interval),
         None if None in outcomes else tuple(count(number or 0) for number in outcomes),  # type: ignore[arg-type]
         preferred,
-        f"{_MARKS[preferred]} {said}",
-        _bar(pair, reach, said),
+        f"{_MARKS[preferred]} {sentence}",
+        _bar(pair, reach, sentence),
         TOO_UNIFORM if pair.unanimous else pair.reasons.get("estimate") or pair.reasons.get("interval", ""),
     )
 
@@ -162,7 +162,7 @@ def _note(metric: str, report: Report, settings: Experiment, names: Names) -> st
     if settings.events.get(metric, 1.0) < 0:
         notes = ["counts against"]
     if report.value_cap is not None and report.value_cut is not None:
-        notes.append(f"up to {report.value_cap:.6g} a unit, which cuts off {report.value_cut:.1%} of all value")
+        notes.append(f"up to {report.value_cap:.6g} a unit, which cuts off {percent(report.value_cut, 1)} of all value")
     return "; ".join(notes)
 
 
