@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TypeVar
 
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 _LOGIN = re.compile(r"(:/+)(?:\S*:\S*@|[^\s/@]*@)")  # one slash is left of two if the address became a path
 _SETTING = re.compile(r"([?&]\w*(?:password|pwd|secret|token)\w*=)[^\s&'\"]+", re.IGNORECASE)
 
