@@ -10,10 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from interleaf.proxy.codes import BypassCode, BypassError, FailureCode, UpstreamError
 from interleaf.proxy.config import SOLR, ProxyConfig
+from interleaf.proxy.endpoints import PREFIX, Endpoints, EventSources
 from interleaf.proxy.fan_out import FanOut
 from interleaf.proxy.monitoring import ProxyMetrics
 from interleaf.proxy.multi_search import END as MULTI_SEARCH, MultiSearch
-from interleaf.proxy.own_pages import PREFIX, EventSources, OwnPages
 from interleaf.proxy.passthrough import (
     AnswerCopy,
     BodyReader,
@@ -71,7 +71,7 @@ class ProxyApp:
         self.metrics.watch_recorder(self.recorder.status)
         ubi_index = config.clicks.ubi_index
         self._events = EventSources(self.metrics, self.recorder, lists, signer, ubi_index)
-        self._own_pages = OwnPages(config, self._events)
+        self._endpoints = Endpoints(config, self._events)
         self._complaints = Rates(1 / 60, 1)
         self._selected = is_selected(config.requests)
 
@@ -93,7 +93,7 @@ class ProxyApp:
         incoming = Incoming(method.encode(), path, scope["query_string"], drop_hop_by_hop(raw_headers))
         exchange = Exchange(incoming, body, send)
         if path.startswith(PREFIX):
-            response = await self._own_pages.answer(incoming, body)
+            response = await self._endpoints.answer(incoming, body)
             await response(scope, receive, send)
             self.metrics.count_request(OWN, response.status_code, exchange.seconds)
         elif self._selected(method, path) or self._is_multi_search(method, path):

@@ -23,7 +23,7 @@ def run_proxy(config: ProxyConfig) -> None:
     from interleaf.proxy.app import ProxyApp
     from interleaf.server.connection import Connection
     from interleaf.server.monitoring import set_up
-    from interleaf.server.warming import allow_files, tune_interpreter
+    from interleaf.server.process_tuning import allow_files, tune_interpreter
 
     host, port = split_address(config.proxy.listen)
     _check_address(host, port)

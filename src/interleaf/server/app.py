@@ -17,10 +17,10 @@ from interleaf.server.automation import Automation
 from interleaf.server.connection import SERVICE
 from interleaf.server.middleware import Middleware, read_body
 from interleaf.server.openapi import CALLS, EITHER, EVENTS, PUBLIC, Call
+from interleaf.server.process_tuning import tune_interpreter
 from interleaf.server.rate_limits import network_of
 from interleaf.server.schemas import RETRY, ApiError, JsonResponse
 from interleaf.server.service import Clock, Service, ServiceSettings, log, monotonic, now
-from interleaf.server.warming import tune_interpreter
 from interleaf.store.records import INGEST, READ, AccessKey
 from interleaf.store.sql import SqlStore
 

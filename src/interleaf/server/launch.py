@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interleaf.errors import InterleafError
+from interleaf.server.process_tuning import allow_files
 from interleaf.server.service import ServiceSettings
-from interleaf.server.warming import allow_files
 from interleaf.server.webhooks import WebhookSettings
 from interleaf.store import open_store
 

@@ -4,15 +4,11 @@ If the service compiled them itself, it would keep the memory of the compiler. K
 background process of low priority, and reports wait for it. When it has ended, a file beside the kernels says so, and
 further starts of the same code need no such process. Kernels that compose lists are compiled when an experiment is
 started; the start waits for them. `python -m interleaf.server.warming` compiles the report kernels and exits.
-
-A process in which nothing runs but one server also has settings of its own: open files, the garbage collector, and
-switches of threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import shutil
@@ -36,9 +32,6 @@ UNFINISHED = 1  # exit status of a process that ended with its service
 MAX_WAIT = 600.0  # seconds; after that, the service compiles by itself
 POLL_SECONDS = 0.1
 _TIME = "2026-01-01T00:00:00Z"
-OTHER_FILES = 200  # files besides connections: store, logs, threads; a generous guess
-COLLECTED_AFTER = 50_000  # allocated objects between two runs of the garbage collector
-SWITCHED_AFTER = 1e-4  # thread switch interval in seconds; Python's default is 5 ms
 
 
 class Progress:
@@ -177,26 +170,6 @@ def _run_beside(folder: Path) -> None:
 
     if is_compiled(METHODS[DEFAULT].kernels.compose):  # otherwise nothing is cached on disk, and this is useless
         compile_all(lambda method: (folder / method).touch())
-
-
-def allow_files(connections: int) -> None:
-    """Raise the limit of open files to the number of connections, as far as the system permits."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = connections + OTHER_FILES
-    if resource.RLIM_INFINITY not in (soft, hard):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(needed, hard)), hard))
-
-
-def tune_interpreter() -> None:
-    """Call it when everything is loaded."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECTED_AFTER, 20, 20)  # requests leave no cycles; collecting took 1/6 of all time
-    sys.setswitchinterval(SWITCHED_AFTER)
 
 
 if __name__ == "__main__":

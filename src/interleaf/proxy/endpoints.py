@@ -189,7 +189,7 @@ def _decode(text: bytes) -> Any:
         return None
 
 
-class OwnPages:
+class Endpoints:
     """Answers requests to the proxy itself."""
 
     def __init__(self, config: ProxyConfig, events: EventSources) -> None:
