@@ -314,3 +314,7 @@ def test_the_command_learns_keeps_and_uses_a_model(tmp_path: Path, capsys: pytes
     for wrong in (["--scheme", "click"], ["--navigational", "layout"]):
         with pytest.raises(SystemExit):
             run([path, *wrong])
+
+
+def test_every_verdict_has_a_label_of_its_own() -> None:
+    assert len({code.text for code in CaptionCode}) == len(CaptionCode)

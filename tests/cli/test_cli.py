@@ -156,6 +156,12 @@ WRONG: dict[str, tuple[list[str], str, str]] = {
     "no list": (["credit", "--clicks", "1"], "", "not JSON"),
     "bad JSON": (["interleave"], '{"A": [', "not JSON"),
     "no rankings": (["interleave"], "17", "17"),
+    "rankings in an object": (
+        ["interleave"],
+        '{"rankings": {"A": ["a"], "B": ["b"]}}',
+        "list of documents for each ranker",
+    ),
+    "rankings in a list": (["interleave"], '{"rankings": [["a"], ["b"]]}', "list of documents for each ranker"),
     "one ranking": (["interleave"], '[["a"]]', "2 to 127 rankers, not 1"),
     "a duplicate": (["interleave"], '[["a", "b", "a"], ["b"]]', "ranks 1 and 3"),
     "k of zero": (["interleave", "-k", "0"], '[["a"], ["b"]]', "at least 1"),

@@ -21,7 +21,7 @@ rankings = st.lists(documents, unique=True, max_size=8)
 
 def drawn(method: str, given: dict[str, Any], fixed: dict[int, str] | None = None) -> Noted | None:
     experiment = Experiment.of({"name": "shop", "rankers": ["old", "new"], "method": method, "k": 4})
-    noted = show(experiment, 3, Request("i-1", "user-7", "trail", given, fixed=fixed or {})).noted
+    noted = show(experiment, 3, Request("i-1", "user-7", "trail", given, fixed=fixed or {})).record
     assert noted is None or isinstance(noted, Noted)
     return noted
 
@@ -65,10 +65,10 @@ def test_lists_that_are_drawn_together_are_those_that_are_drawn_alone(method: st
         patch.setattr(serving, "MAX_TOGETHER", 8 * rankers)
         draw_lists(together)
     for one, other in zip(alone, together, strict=True):
-        assert isinstance(one.noted, Noted)
-        assert isinstance(other.noted, Noted)
-        assert (one.documents, one.arm, one.noted.row) == (other.documents, other.arm, other.noted.row)
-        assert encode_note(one.noted) == encode_note(other.noted)
+        assert isinstance(one.record, Noted)
+        assert isinstance(other.record, Noted)
+        assert (one.documents, one.arm, one.record.row) == (other.documents, other.arm, other.record.row)
+        assert encode_note(one.record) == encode_note(other.record)
 
 
 @pytest.mark.parametrize("lost", ["old", "new"])
@@ -93,7 +93,7 @@ def test_what_hides_a_person_stands_for_what_was_asked() -> None:
     assert noted is not None
     row = decode_row(encode_note(noted, query=None, key=None))
     assert (row["query"], row["key"]) == (None, None)
-    assert row["documents"] == list(noted.drawn.documents)
+    assert row["documents"] == list(noted.drawn_list.documents)
 
 
 def test_rows_from_before_unshown_ranks_are_read_beside_new_ones() -> None:

@@ -171,8 +171,8 @@ def compose(known: KnownExperiment | None, request: Request, *, is_running: bool
     if not is_running or known.state != RUNNING:
         return Answer(None, unmixed_page(known.settings, request), OUTSIDE, version=known.version), False
     shown = show(known.settings, known.version, request)
-    name = None if shown.noted is None else request.impression
-    return Answer(name, shown.documents, shown.arm, version=known.version), shown.noted is not None
+    name = None if shown.record is None else request.impression
+    return Answer(name, shown.documents, shown.arm, version=known.version), shown.record is not None
 
 
 def _first(request: Request) -> list[str]:

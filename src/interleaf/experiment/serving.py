@@ -60,12 +60,12 @@ class Noted:
     rankings: Rankings
     length: int  # without fixed documents
     key: str
-    drawn: DrawnList = field(init=False)
+    drawn_list: DrawnList = field(init=False)
 
     @property
     def row(self) -> dict[str, Any]:
         """The row of the log, and `k` and `fixed`."""
-        return self.drawn.interleaving().to_dict(rankings=True, probability=False) | self.about
+        return self.drawn_list.interleaving().to_dict(rankings=True, probability=False) | self.about
 
 
 @dataclass(slots=True)
@@ -74,17 +74,17 @@ class Shown:
 
     documents: list[str]
     arm: str
-    noted: Noted | dict[str, Any] | None
+    record: Noted | dict[str, Any] | None
 
     @property
     def rankers(self) -> tuple[str, ...]:
         """The rankers of the list that is logged."""
-        return tuple(self.noted.rankings if isinstance(self.noted, Noted) else ())
+        return tuple(self.record.rankings if isinstance(self.record, Noted) else ())
 
     @property
     def row(self) -> dict[str, Any] | None:
         """The row of the log, or None."""
-        return self.noted.row if isinstance(self.noted, Noted) else self.noted
+        return self.record.row if isinstance(self.record, Noted) else self.record
 
 
 def show(experiment: Experiment, version: int, request: Request) -> Shown:
@@ -146,14 +146,14 @@ def draw_lists(planned: Sequence[Shown]) -> None:
     """Draw the lists that are planned, those of short rankings together."""
     alike = defaultdict[tuple[Any, ...], list[tuple[Shown, Noted]]](list)
     for shown in planned:
-        if isinstance(note := shown.noted, Noted):
+        if isinstance(note := shown.record, Noted):
             rankers, longest = len(note.rankings), max(map(len, note.rankings.values()))
             alone = id(shown) if rankers * longest > MAX_TOGETHER else 0
             alike[note.chosen.text, note.length, rankers, alone, longest > 0].append((shown, note))
     for (_, length, *_), some in alike.items():
         rankings, keys = [note.rankings for _, note in some], [note.key for _, note in some]
         for (shown, note), drawn_list in zip(some, _draw_alike(rankings, some[0][1].chosen, length, keys), strict=True):
-            note.drawn, request = drawn_list, note.request
+            note.drawn_list, request = drawn_list, note.request
             if shown.arm == INTERLEAVED:
                 names = drawn_list.problem.rankers
                 shown.arm = note.about["arm"] = arm_of(note.chosen.text, names, drawn_list.teams, note.key)

@@ -115,14 +115,14 @@ class LogRecorder:
         return self._running
 
     def record(self, shown: Shown, request: Request, version: int, seen: RecordDetails) -> None:
-        note, time, settings = shown.noted, datetime.now(UTC), self._running.settings
+        note, time, settings = shown.record, datetime.now(UTC), self._running.settings
         assert isinstance(note, Noted)
         rule = self._bots.rule(settings, request.unit, seen.user_agent)
         if request.page == 1:
             self._bots.count_impression(settings, request.unit)
 
         def write() -> None:
-            shown_list, name = note.drawn.interleaving(), request.impression
+            shown_list, name = note.drawn_list.interleaving(), request.impression
             if request.page > 1:
                 self._writer.next_page(name, shown_list, request.page, time=time, rankings=True)
                 return

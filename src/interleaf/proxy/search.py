@@ -234,8 +234,8 @@ class Searches:
             shown = show(running.settings, running.version, request)
         except InterleafError as problem:
             raise BypassError(FailureCode.CONFIGURATION, str(problem)) from problem
-        assert isinstance(shown.noted, Noted)  # the control found something, and the mode is none that chooses
-        whole = [str(document) for document in shown.noted.drawn.documents]
+        assert isinstance(shown.record, Noted)  # the control found something, and the mode is none that chooses
+        whole = [str(document) for document in shown.record.drawn_list.documents]
         mixed = _count_mixed(shown.arm, rankings, self.config.control)
         end = window.first + window.size
         if len(whole) < end:  # the control's remaining results follow
@@ -252,9 +252,9 @@ class Searches:
         impression of the first one, if that was shown lately and with the same documents. Else the list so far is an
         impression of its own.
         """
-        note, window, request = mixed.shown.noted, search.window, mixed.request
+        note, window, request = mixed.shown.record, search.window, mixed.request
         assert isinstance(note, Noted)
-        documents = [str(document) for document in note.drawn.documents]
+        documents = [str(document) for document in note.drawn_list.documents]
         if window.first >= len(documents):  # only results that belong to no ranker
             return None, lambda: False
         key = _key_of(search, incoming)

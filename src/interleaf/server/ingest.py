@@ -60,7 +60,7 @@ async def interleave(service: Service, http: HttpRequest, body: bytes, who: Acce
     if settings.mode == CHOOSE:
         group = await _find_group(service, settings, version, request, now if data.time is None else None)
     shown = plan_list(settings, version, request, group)
-    if shown.noted is None:
+    if shown.record is None:
         service.metrics.count_impression(settings.name, shown.arm, None)
         return JsonResponse(schemas.InterleaveResponse(None, shown.documents, shown.arm, version, None))
     until = time + settings.window

@@ -76,9 +76,8 @@ class Reports:
 
         known_epoch = None
         if settings.mode == CHOOSE and stored.state == RUNNING:
-            known_epoch = self._store.last_known_epoch(
-                name, version
-            )  # the results of later epochs are not complete yet
+            # The results of later epochs are not complete yet.
+            known_epoch = self._store.last_known_epoch(name, version)
         try:
             reports = {
                 metric: report(

@@ -153,9 +153,8 @@ class Service:
 
     async def wait_for_kernels(self, experiments: Iterable[Stored]) -> None:
         """Wait until the background process has compiled the report kernels of these experiments."""
-        for method in {
-            settings.resolved_method.method.name for one in experiments for settings in one.versions.values()
-        }:
+        versions = (settings for one in experiments for settings in one.versions.values())
+        for method in {settings.resolved_method.method.name for settings in versions}:
             await self.warming.wait(method)
 
     async def run_report(self, work: Callable[..., Result], *arguments: Any) -> Result:

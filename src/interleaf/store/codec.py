@@ -85,7 +85,7 @@ def encode_note(
 
     `more` replaces or extends the body.
     """
-    drawn_list, problem, about = note.drawn, note.drawn.problem, note.about
+    drawn_list, problem, about = note.drawn_list, note.drawn_list.problem, note.about
     union, ranks, unshown = drawn_list.union, drawn_list.ranks, drawn_list.unshown_ranks
     if ranks is None or unshown is None:  # it was drawn alone
         union, ranks = problem.union, problem.ranks_of(drawn_list.documents)

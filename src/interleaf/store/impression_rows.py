@@ -35,8 +35,8 @@ def encode_lists(impressions: Sequence[StoredImpression]) -> None:
     planned = [(one, one.shown) for one in impressions if one.shown is not None and one.parts is None]
     draw_lists([shown for _, shown in planned])
     for one, shown in planned:
-        if isinstance(shown.noted, Noted):
-            one.parts, shown.noted = encode_note(shown.noted, **one.extras), None
+        if isinstance(shown.record, Noted):
+            one.parts, shown.record = encode_note(shown.record, **one.extras), None
 
 
 def rows_of(impressions: Sequence[StoredImpression], sought: Mapping[tuple[str, int], int]) -> list[Row]:

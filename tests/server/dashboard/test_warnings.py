@@ -41,7 +41,7 @@ def test_a_metric_without_an_interval_disagrees_if_it_is_unanimous_and_all_toget
 
     found = made(click=up, purchase=all_old)
     assert "by click people prefer new, and by purchase old" in found.aloud[0]
-    assert (found.rows[1].said, found.rows[1].reason) == ("● all favour old", TOO_UNIFORM)
+    assert (found.rows[1].sentence, found.rows[1].reason) == ("● all favour old", TOO_UNIFORM)
     assert made(click=up, purchase=replace(all_old, losses=2, unit_losses=2)).aloud == ()
     (sentence,) = made(click=up, weighted=down).aloud
     assert "by all kinds together, weighted, old" in sentence

@@ -61,11 +61,11 @@ REQUIRED = {IMPRESSIONS: ("impression", "time"), EVENTS: ("impression", "time")}
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The column of each field of a table; `given` are the fields that the mapping names, `unused` other columns."""
+    """The column of each field of a table; `mapped_fields` are those that the mapping names, `unused` other columns."""
 
     table: str
     by_field: Mapping[str, str]
-    given: frozenset[str]
+    mapped_fields: frozenset[str]
     unused: tuple[str, ...]
 
     def __contains__(self, field: object) -> bool:
@@ -75,7 +75,7 @@ class TableColumns:
         """The same without these fields, whose columns are then unused."""
         by_field = {field: column for field, column in self.by_field.items() if field not in fields}
         dropped = tuple(self.by_field[field] for field in fields if field in self.by_field)
-        return TableColumns(self.table, by_field, self.given - set(fields), (*self.unused, *dropped))
+        return TableColumns(self.table, by_field, self.mapped_fields - set(fields), (*self.unused, *dropped))
 
     @property
     def sentence(self) -> str:

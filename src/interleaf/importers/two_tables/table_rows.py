@@ -100,7 +100,7 @@ def find_shape(columns: TableColumns, problems: list[InterleafError]) -> str:
     candidates = [shape for shape, holds in shapes if holds]
     if len(candidates) == 2:
         names = [columns.by_field[field] for field in ("documents", "document")]
-        mapped = [field for field in ("documents", "document") if field in columns.given]
+        mapped = [field for field in ("documents", "document") if field in columns.mapped_fields]
         if len(mapped) == 1:
             return LIST if mapped == ["documents"] else RESULTS
         remedy = f"--map documents={names[0]} or --map document={names[1]}"

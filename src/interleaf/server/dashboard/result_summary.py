@@ -54,7 +54,7 @@ class Row:
     interval: str | None
     outcomes: tuple[str, str, str] | None
     preferred: str
-    said: str
+    sentence: str
     bar: Bar | None
     reason: str
 
