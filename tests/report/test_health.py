@@ -328,7 +328,7 @@ def test_when_all_agree_it_is_said_plainly_and_nobody_wins() -> None:
 def test_planned_looks_decide_instead_of_anytime_intervals() -> None:
     found = verdict([replace(ONE, interval=(0.1, 0.3), units=30)], [], ReportSettings(look=(2, 5)))
     assert found.winner == "A"
-    assert "with 95% confidence, at look 2 of 5" in found.sentence
+    assert "with 95 % confidence, at look 2 of 5" in found.sentence
     assert verdict([replace(ONE, interval=(-0.1, 0.3), units=30)], [], ReportSettings(look=(2, 5))).winner is None
 
 

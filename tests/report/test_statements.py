@@ -169,7 +169,7 @@ def test_an_experiment_that_will_hardly_be_decided_says_so() -> None:
     chance = report.comparisons[0].chance_decided
     assert chance is not None
     assert chance < 0.1
-    words = "below 1%" if chance < 0.01 else f"{chance:.0%}"
+    words = "below 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
     assert f"will probably not be decided by its planned end: the chance is {words}" in report.verdict.next_step
     assert report.verdict.code == "undecided"
 

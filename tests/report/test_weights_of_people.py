@@ -134,7 +134,7 @@ def test_people_never_win_against_most_people() -> None:
     assert found.per_person_estimate > 0
     assert found.people_and_visits_disagree
     assert (report.verdict.code, report.verdict.winner, found.winner) == (VerdictCode.DISAGREE, None, None)
-    assert "The 50 units with more than 20 searches are 11.9% of the units" in report.verdict.sentence
+    assert "The 50 units with more than 20 searches are 11.9 % of the units" in report.verdict.sentence
     assert [(row.searches, row.units) for row in report.activity] == [("1", 370), ("more than 20", 50)]
     assert report.activity[0].estimate == pytest.approx(90 / 370)
     assert "People and visits disagree" in str(report)

@@ -61,6 +61,12 @@ class LogOptions:
         None,
         "method to score the lists by (default: the method that made them)",
         [verb for verb in ALL if verb != "reuse"],
+        special={
+            "analyze": {
+                "help": "method to score the lists by (default: the method that made them); with --impressions: the "
+                "method that made the lists"
+            }
+        },
         metavar="SPEC",
     )
     events: str | Mapping[str, float] = _option(

@@ -30,6 +30,7 @@ from interleaf.report.verdict import verdict
 from interleaf.report.weights import ValueCap, activity
 from interleaf.stats import compare, ranking
 from interleaf.stats.power import MARGIN
+from interleaf.tables import percent
 from interleaf.tally import Fact, Tally
 from interleaf.tally.bucket_sums import CLICKED, ONE
 
@@ -184,8 +185,8 @@ def _value_notes(cap: ValueCap | None, settings: ReportSettings) -> Iterator[tup
         yield (
             NoteCode.VALUES,
             f"Events count by their values. A unit's total counts up to {cap.cap / ONE:.6g} ({which}), so that a few "
-            f"large values do not decide; this cuts off {cap.cut:.1%} of all value. The estimate is a mean over units. "
-            "The lift counts events, not values.",
+            f"large values do not decide; this cuts off {percent(cap.cut, 1)} of all value. The estimate is a mean "
+            "over units. The lift counts events, not values.",
         )
 
 

@@ -11,6 +11,7 @@ from interleaf.report.format import format_signed, span
 from interleaf.report.log_checks import unusable_events
 from interleaf.report.model import Activity, Check, Comparison, Lift, Totals, UndecidedCode, Verdict, VerdictCode
 from interleaf.report.rule import ReportSettings
+from interleaf.tables import percent
 
 UNLIKELY = 0.1  # chance of a decision below which to advise to stop
 NOTHING = Totals(0, 0, 0, True, None, None)
@@ -123,7 +124,7 @@ def _next_step(
     chances = [one.chance_decided for one in comparisons]
     is_over = settings.planned_units is not None and totals.units >= settings.planned_units
     if len(chances) == 1 and chances[0] is not None and chances[0] < UNLIKELY and not is_over:
-        chance = "below 1%" if chances[0] < 0.01 else f"{chances[0]:.0%}"
+        chance = "below 1 %" if chances[0] < 0.01 else percent(chances[0], 0)
         return (
             f"The experiment will probably not be decided by its planned end: the chance is {chance}, if the true "
             "preference is today's estimate. Stop the experiment, or plan for more people (interleaf plan)."
@@ -268,8 +269,9 @@ def _disagreement(one: Comparison, activity: Sequence[Activity]) -> str:
     heavy = activity[-1] if activity else None
     if heavy and heavy.estimate is not None:
         sentence += (
-            f" The {heavy.units:,} units with {heavy.searches} searches are {heavy.share_of_units:.1%} of the units "
-            f"and made {heavy.share_of_searches:.0%} of the searches; their score is {format_signed(heavy.estimate)}."
+            f" The {heavy.units:,} units with {heavy.searches} searches are {percent(heavy.share_of_units, 1)} of the "
+            f"units and made {percent(heavy.share_of_searches, 0)} of the searches; their score is "
+            f"{format_signed(heavy.estimate)}."
         )
     return sentence
 
@@ -298,7 +300,7 @@ def _sure(one: Comparison, settings: ReportSettings, what: str = "", verb: str =
         when = "at this one look" if of == 1 else f"at look {which} of {of}"
     score = f"{format_signed(one.estimate or 0.0)}, between {format_signed(low)} and {format_signed(high)}"
     what = what or f"the score of {one.first} over {one.second}"
-    return f"{what} {verb} {score} with {settings.confidence:.0%} confidence, {when}"
+    return f"{what} {verb} {score} with {percent(settings.confidence)} confidence, {when}"
 
 
 def _of_many(comparisons: Sequence[Comparison], settings: ReportSettings) -> VerdictAnswer:
