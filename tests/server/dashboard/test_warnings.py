@@ -13,7 +13,6 @@ from interleaf.experiment import Experiment
 from interleaf.report.model import Comparison
 from interleaf.server.dashboard.result_summary import TOO_UNIFORM, Scorecard, scorecard
 from interleaf.server.reports import CurrentReports, Reports
-from interleaf.stats.compare import ALIKE
 from interleaf.store.records import VersionCounts
 from tests.support.dashboards import Elements, Visitor, traffic
 from tests.support.report_examples import EXAMPLES
@@ -32,8 +31,7 @@ def test_a_metric_without_an_interval_disagrees_if_it_is_unanimous_and_all_toget
     settings = Experiment.of({"name": "shoes", "rankers": ["old", "new"], "events": BOTH})
     up = Comparison("new", "old", 0.15, interval=(0.1, 0.2))
     down = Comparison("new", "old", -0.15, interval=(-0.2, -0.1))
-    alike = {"interval": ALIKE}
-    all_old = Comparison("new", "old", -1.0, wins=0, losses=40, ties=0, unit_wins=0, unit_losses=30, reasons=alike)
+    all_old = Comparison("new", "old", -1.0, wins=0, losses=40, ties=0, unit_wins=0, unit_losses=30, is_uniform=True)
 
     def made(**pairs: Comparison) -> Scorecard:
         healthy = EXAMPLES["healthy"]
