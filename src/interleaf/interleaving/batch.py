@@ -80,11 +80,17 @@ def draw(
 
 
 def credit(
-    chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int = 0
+    chosen: ResolvedMethod,
+    scheme: Scheme,
+    impressions: Impression,
+    counts: Array,
+    clicks: Array,
+    threads: int = 0,
+    then: Callable[[slice, Array, Array], None] | None = None,
 ) -> tuple[Array, Array]:
     """Each ranker's credit, `[row, ranker]`, and how many clicks were credited, -1 if the credit is not known.
 
-    The cost grows with the rankers.
+    The cost grows with the rankers. `then` is called with each part of the rows and its credit, in the same thread.
     """
     rows, rankers, _ = impressions.ranks.shape
     credits, credited = np.zeros((rows, rankers)), np.zeros(rows, np.int64)
@@ -93,6 +99,8 @@ def credit(
     def run(part: slice) -> None:
         some = Impression(*(array[part] for array in impressions))
         kernel(some, counts[part], clicks[part], scheme.variant, credits[part], credited[part], _own(settings))
+        if then is not None:
+            then(part, credits[part], credited[part])
 
     _in_threads(run, rows, threads)
     return credits, credited
@@ -103,9 +111,7 @@ def credit_known(
 ) -> tuple[Array, Array]:
     """The same; an error if the credit of some row is not known."""
     credits, credited = credit(chosen, scheme, impressions, counts, clicks, threads)
-    if (unknown := np.flatnonzero(credited < 0)).size:
-        problem = f"{chosen} cannot credit row {unknown[0]} by {scheme.name!r} ({unknown.size:,} such rows)"
-        raise ListError(f"{problem}: no draft gives this list, or it has too many drafts; use another scheme")
+    _check_known(chosen, scheme, credited)
     return credits, credited
 
 
@@ -115,7 +121,7 @@ def preferences(
     """The preference of each pair of rankers, `[row, ranker, ranker]`; the cost grows with their square."""
     kernel, settings = chosen.method.kernels.expected_sign_batch, _settings(chosen, impressions)
     if not scheme.form.takes_expected_sign or kernel is None:
-        return _prefer(scheme, *credit_known(chosen, scheme, impressions, counts, clicks, threads), threads)
+        return _credit_and_prefer(chosen, scheme, impressions, counts, clicks, threads)[1]
     rows, rankers, _ = impressions.ranks.shape
     matrices = np.zeros((rows, rankers, rankers))
 
@@ -127,12 +133,25 @@ def preferences(
     return matrices
 
 
-def _prefer(scheme: Scheme, credits: Array, credited: Array, threads: int) -> Array:
-    """The preferences that follow from credit, which is divided in place if the scheme does so."""
-    rows, rankers = credits.shape
+def _credit_and_prefer(
+    chosen: ResolvedMethod, scheme: Scheme, impressions: Impression, counts: Array, clicks: Array, threads: int
+) -> tuple[Array, Array]:
+    """Credit, divided if the scheme does so, and the preferences that follow from it."""
+    rows, rankers, _ = impressions.ranks.shape
     matrices, kernel = np.zeros((rows, rankers, rankers)), prefer_batch(scheme.form)
-    _in_threads(lambda part: kernel(credits[part], credited[part], TOLERANCE, matrices[part]), rows, threads)
-    return matrices
+
+    def prefer(part: slice, credits: Array, credited: Array) -> None:
+        kernel(credits, credited, TOLERANCE, matrices[part])
+
+    credits, credited = credit(chosen, scheme, impressions, counts, clicks, threads, prefer)
+    _check_known(chosen, scheme, credited)
+    return credits, matrices
+
+
+def _check_known(chosen: ResolvedMethod, scheme: Scheme, credited: Array) -> None:
+    if (unknown := np.flatnonzero(credited < 0)).size:
+        problem = f"{chosen} cannot credit row {unknown[0]} by {scheme.name!r} ({unknown.size:,} such rows)"
+        raise ListError(f"{problem}: no draft gives this list, or it has too many drafts; use another scheme")
 
 
 def scores_by_scheme(
@@ -280,11 +299,10 @@ def credit_batch(
     chosen = resolve(shown.method)
     named = chosen.scheme(scheme, shown.ranks.shape[1])
     impressions = impressions_of(shown, [named])
-    credits, credited = credit_known(chosen, named, impressions, shown.counts, clicked, threads)
+    arguments = chosen, named, impressions, shown.counts, clicked, threads
+    credits, preference = _credit_and_prefer(*arguments)
     if named.form.takes_expected_sign and chosen.method.kernels.expected_sign_batch is not None:
-        preference = preferences(chosen, named, impressions, shown.counts, clicked, threads)
-    else:
-        preference = _prefer(named, credits, credited, threads)
+        preference = preferences(*arguments)
     return BatchOutcome(credits, preference, named.name)
 
 
