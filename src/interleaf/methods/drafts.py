@@ -335,7 +335,7 @@ def _draft_all(top: EncodedRankings, start: int, owned: Array, chances: Array, s
     reached[0, 0] = settings.one
     now, drafts = 0, 1
     for position in range(start, count):
-        after, longer = 1 - now, 0
+        after, new_drafts = 1 - now, 0
         while drafts * rankers > picked.shape[1]:  # room for each draft to go on with each ranker
             best, in_list = np.concatenate((best, best), axis=1), np.concatenate((in_list, in_list), axis=1)
             picked, reached = np.concatenate((picked, picked), axis=1), np.concatenate((reached, reached), axis=1)
@@ -350,17 +350,17 @@ def _draft_all(top: EncodedRankings, start: int, owned: Array, chances: Array, s
                 chances[document, position] += share
                 if document == position:
                     owned[ranker, position] += share
-                in_list[after, longer] = in_list[now, number]
-                in_list[after, longer, document] = True
-                picked[after, longer] = opened | (1 << ranker)
-                same = _find_same(in_list[after], picked[after], longer)
-                if same == longer:
-                    best[after, longer] = best[now, number]
-                    reached[after, longer] = share
-                    longer += 1
+                in_list[after, new_drafts] = in_list[now, number]
+                in_list[after, new_drafts, document] = True
+                picked[after, new_drafts] = opened | (1 << ranker)
+                same = _find_same(in_list[after], picked[after], new_drafts)
+                if same == new_drafts:
+                    best[after, new_drafts] = best[now, number]
+                    reached[after, new_drafts] = share
+                    new_drafts += 1
                 else:
                     reached[after, same] += share
-        now, drafts = after, longer
+        now, drafts = after, new_drafts
 
 
 @inline_kernel
